@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,18 +26,46 @@ use crate::key::hex_32;
 
 /// A store that replies, and the fast one in front of it.
 pub(crate) struct Connected {
-    durable: Durable,
-    front: Option<RedisStore>,
+    store: Arc<dyn Store>,
+    pub(crate) durable: Box<dyn Durable>,
 }
 
-enum Durable {
-    Redis(RedisStore),
-    #[cfg(feature = "postgres")]
-    Postgres(PostgresStore),
-    #[cfg(feature = "mysql")]
-    MySql(MySqlStore),
-    #[cfg(feature = "sqlite")]
-    Sqlite(SqliteStore),
+/// A future of a [`Durable`].
+type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'a>>;
+
+/// What a store does for an operator beside the operations of calls.
+pub(crate) trait Durable {
+    fn findings(&self) -> Asked<'_, Findings>;
+
+    /// Deletes the rows of expired records, where the store has any.
+    fn purge_expired(&self) -> Asked<'_, Option<u64>>;
+}
+
+impl Durable for RedisStore {
+    fn findings(&self) -> Asked<'_, Findings> {
+        Box::pin(async { Ok(self.report().findings()) })
+    }
+
+    fn purge_expired(&self) -> Asked<'_, Option<u64>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+impl<B: idem_runtime::store::sql::Backend> Durable for idem_runtime::store::sql::SqlStore<B> {
+    fn findings(&self) -> Asked<'_, Findings> {
+        Box::pin(async {
+            let findings = Self::findings(self).await?.into_iter();
+            Ok(findings.map(|finding| (None, finding)).collect())
+        })
+    }
+
+    fn purge_expired(&self) -> Asked<'_, Option<u64>> {
+        Box::pin(async {
+            let purge = idem_runtime::store::sql::Purge::default();
+            Ok(Some(self.purge(purge).await?))
+        })
+    }
 }
 
 /// The findings about a store, each with the node of a cluster.
@@ -80,28 +109,63 @@ impl Connection {
 
 impl Connected {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
-        let durable = Durable::connect(connection).await?;
-        let front = match connection.front()? {
-            Some(front) => Some(redis(connection, &front.url).await?),
-            None => None,
-        };
-        Ok(Self { durable, front })
+        let mut connected = Self::durable(connection).await?;
+        if let Some(front) = connection.front()? {
+            let front = Arc::new(redis(connection, &front.url).await?);
+            connected.store = Arc::new(LayeredStore::over(front, connected.store).build());
+        }
+        Ok(connected)
     }
 
-    pub(crate) async fn findings(&self) -> Result<Findings, Failure> {
-        self.durable.findings().await
+    fn of<S: Store + Durable + Clone>(store: S) -> Self {
+        Self {
+            store: Arc::new(store.clone()),
+            durable: Box::new(store),
+        }
     }
 
-    pub(crate) async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
-        self.durable.purge_expired().await
+    async fn durable(connection: &Connection) -> Result<Self, Failure> {
+        let address = connection.address()?;
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        let (table, timeout) = (&connection.table, connection.timeout);
+        match address.kind {
+            Kind::Redis => redis(connection, &address.url).await.map(Self::of),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => {
+                let store = PostgresStore::builder(address.url).table(table);
+                let store = store.connections(16).response_timeout(timeout);
+                Ok(Self::of(store.connect().await?))
+            }
+            #[cfg(feature = "mysql")]
+            Kind::MySql => {
+                let store = MySqlStore::builder(address.url).table(table);
+                let store = store.connections(16).response_timeout(timeout);
+                Ok(Self::of(store.connect().await?))
+            }
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => {
+                // The store would create it.
+                if !Path::new(address.path()).is_file() {
+                    let message = format!("there is no file `{}`", address.path());
+                    return Err(Failure::store(message));
+                }
+                let store = SqliteStore::builder(address.url).table(table);
+                let store = store.response_timeout(timeout);
+                Ok(Self::of(store.connect().await?))
+            }
+            #[allow(unreachable_patterns, reason = "with all features there is no other")]
+            kind => Err(Failure::usage(format!(
+                "this build of idem has no {}: cargo install idem-cli --features {}",
+                kind.name(),
+                kind.name()
+                    .to_ascii_lowercase()
+                    .replace("postgresql", "postgres")
+            ))),
+        }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        let durable = self.durable.store();
-        match &self.front {
-            Some(front) => Arc::new(LayeredStore::over(Arc::new(front.clone()), durable).build()),
-            None => durable,
-        }
+        Arc::clone(&self.store)
     }
 
     /// An engine that finds the records, and stores answers for `ttl`.
@@ -139,98 +203,6 @@ impl Connected {
         }
         Ok(builder.build()?)
     }
-}
-
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
-    allow(clippy::unused_async, reason = "of SQL stores alone")
-)]
-impl Durable {
-    async fn connect(connection: &Connection) -> Result<Self, Failure> {
-        let address = connection.address()?;
-        match address.kind {
-            Kind::Redis => redis(connection, &address.url).await.map(Self::Redis),
-            #[cfg(feature = "postgres")]
-            Kind::Postgres => {
-                let store = PostgresStore::builder(address.url).table(&connection.table);
-                let store = store.connections(16).response_timeout(connection.timeout);
-                Ok(Self::Postgres(store.connect().await?))
-            }
-            #[cfg(feature = "mysql")]
-            Kind::MySql => {
-                let store = MySqlStore::builder(address.url).table(&connection.table);
-                let store = store.connections(16).response_timeout(connection.timeout);
-                Ok(Self::MySql(store.connect().await?))
-            }
-            #[cfg(feature = "sqlite")]
-            Kind::Sqlite => {
-                // The store would create it.
-                if !Path::new(address.path()).is_file() {
-                    let message = format!("there is no file `{}`", address.path());
-                    return Err(Failure::store(message));
-                }
-                let store = SqliteStore::builder(address.url).table(&connection.table);
-                let store = store.response_timeout(connection.timeout);
-                Ok(Self::Sqlite(store.connect().await?))
-            }
-            #[allow(unreachable_patterns, reason = "with all features there is no other")]
-            kind => Err(Failure::usage(format!(
-                "this build of idem has no {}: cargo install idem-cli --features {}",
-                kind.name(),
-                kind.name()
-                    .to_ascii_lowercase()
-                    .replace("postgresql", "postgres")
-            ))),
-        }
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Redis(store) => Arc::new(store.clone()),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(store) => Arc::new(store.clone()),
-            #[cfg(feature = "mysql")]
-            Self::MySql(store) => Arc::new(store.clone()),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => Arc::new(store.clone()),
-        }
-    }
-
-    async fn findings(&self) -> Result<Findings, Failure> {
-        match self {
-            Self::Redis(store) => Ok(store.report().findings()),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(store) => Ok(of_server(store.findings().await?)),
-            #[cfg(feature = "mysql")]
-            Self::MySql(store) => Ok(of_server(store.findings().await?)),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => Ok(of_server(store.findings().await?)),
-        }
-    }
-
-    /// Deletes the rows of expired records, where the store has any.
-    async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
-        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-        let purge = idem_runtime::store::sql::Purge::default();
-        match self {
-            Self::Redis(_) => Ok(None),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(store) => Ok(Some(store.purge(purge).await?)),
-            #[cfg(feature = "mysql")]
-            Self::MySql(store) => Ok(Some(store.purge(purge).await?)),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => Ok(Some(store.purge(purge).await?)),
-        }
-    }
-}
-
-/// Findings about a store of one server.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-fn of_server(findings: Vec<Finding>) -> Findings {
-    findings
-        .into_iter()
-        .map(|finding| (None, finding))
-        .collect()
 }
 
 async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::arguments::Connection;
 use crate::connect::{Connected, Findings};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 use crate::text::millis;
 
 /// Reads that measure the latency.
@@ -22,11 +22,11 @@ const READS: usize = 50;
 /// An operation that no application has.
 const OPERATION: &str = "idem: the doctor";
 
-pub(crate) async fn run(connection: &Connection, output: &Output) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let connected = Connected::connect(connection).await?;
     let connecting = began.elapsed();
-    let mut findings = connected.findings().await?;
+    let mut findings = connected.durable.findings().await?;
     let store = connected.store();
     for warning in store
         .warnings()
@@ -47,10 +47,10 @@ pub(crate) async fn run(connection: &Connection, output: &Output) -> Result<Exit
         findings.push((None, latency));
         findings.push((None, listing(&store, &connection.prefix).await));
     }
-    if output.json {
-        Output::document(&document(connection, &findings))?;
+    if json {
+        output::document(&document(connection, &findings))?;
     } else {
-        Output::text(|out| report(out, connection, &findings))?;
+        output::text(|out| report(out, connection, &findings))?;
     }
     let fails = count(&findings, FindingLevel::Fail);
     Ok(ExitCode::from(u8::from(fails > 0)))

@@ -7,13 +7,14 @@ use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, ErrorKind};
 use serde_json::{Value, json};
 
+use crate::Session;
 use crate::arguments::Ls;
 use crate::failure::Failure;
-use crate::output::{Output, Progress};
+use crate::output::{self, Progress};
 use crate::pace::Pace;
 use crate::record;
 use crate::state;
-use crate::table::{Align, Table};
+use crate::table::{self, Column};
 use crate::text::{duration, millis, records};
 
 /// A listed record.
@@ -24,19 +25,12 @@ struct Found {
     written: SystemTime,
 }
 
-/// A column that is there if a record has a label.
-const LABEL: &str = "LABEL";
-const NO_LABEL: &str = "-";
+const NONE: &str = "-";
 
-pub(crate) async fn run(
-    engine: &Engine,
-    verb: &Ls,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
     let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(engine, verb).step_size(scan.step_size());
+    let mut entries = entries(&session.engine, verb).step_size(scan.step_size());
     let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
     let cursor = loop {
         if !verb.oldest {
@@ -66,7 +60,7 @@ pub(crate) async fn run(
             }
             let mut label = None;
             if let Some(wanted) = &verb.label {
-                label = read_label(engine, &entry, &mut scan).await?;
+                label = read_label(&session.engine, &entry, &mut scan).await?;
                 if !label.as_ref().is_some_and(|label| label.contains(wanted)) {
                     continue;
                 }
@@ -94,7 +88,7 @@ pub(crate) async fn run(
         for Found { entry, label, .. } in &mut found {
             // A record with an answer is not read for its label.
             if !matches!(entry.state(), EntryState::Answered(_)) {
-                *label = read_label(engine, entry, &mut scan).await?;
+                *label = read_label(&session.engine, entry, &mut scan).await?;
             }
             progress.show(|| "reading labels …".to_owned());
         }
@@ -103,22 +97,22 @@ pub(crate) async fn run(
     // Of one moment, although the records were listed one after the other.
     let now = SystemTime::now();
     let age = |found: &Found| now.duration_since(found.written).unwrap_or_default();
-    if output.json {
+    if session.json {
         let entries: Vec<_> = (found.iter())
             .map(|found| document(found, age(found)))
             .collect();
-        Output::document(&json!({
+        output::document(&json!({
             "entries": entries,
             "unreadable": unreadable,
             "cursor": cursor,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    Output::text(|out| {
+    output::text(|out| {
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found, age, max_attempts).write(out)?;
+            table::write(out, &columns(&found, age, session.max_attempts))?;
         }
         if unreadable > 0 {
             writeln!(
@@ -186,36 +180,31 @@ async fn read_label(
     }
 }
 
-fn table(found: &[Found], age: impl Fn(&Found) -> Duration, max_attempts: u16) -> Table {
-    let mut table = Table::new(&[
-        ("OPERATION", Align::Left),
-        ("DIGEST", Align::Left),
-        (LABEL, Align::Left),
-        ("STATE", Align::Left),
-        ("ATTEMPTS", Align::Right),
-        ("AGE", Align::Right),
-        ("KEPT FOR", Align::Right),
-        ("STEPS", Align::Left),
-        ("BY HAND", Align::Left),
-    ]);
-    let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for one in found {
-        let Found { entry, label, .. } = one;
-        table.row(vec![
-            entry.operation().to_owned(),
-            entry.key().to_string(),
-            label.clone().unwrap_or_else(|| NO_LABEL.to_owned()),
-            match state::name(entry) {
-                name if state::is_exhausted(entry, max_attempts) => format!("{name}, exhausted"),
-                name => name.to_owned(),
-            },
-            entry.attempts().to_string(),
-            duration(age(one)),
-            duration(entry.left()),
-            yes(entry.has_steps()),
-            yes(entry.is_by_hand()),
-        ]);
+fn columns(found: &[Found], age: impl Fn(&Found) -> Duration, max_attempts: u16) -> Vec<Column> {
+    let cells = |cell: fn(&Entry) -> String| found.iter().map(move |found| cell(&found.entry));
+    let yes = |is: fn(&Entry) -> bool| {
+        let cells = found.iter().map(move |found| is(&found.entry));
+        cells.map(|is| if is { "yes" } else { NONE }.to_owned())
+    };
+    let label = |found: &Found| found.label.clone().unwrap_or_else(|| NONE.to_owned());
+    let state = |found: &Found| match state::name(&found.entry) {
+        name if state::is_exhausted(&found.entry, max_attempts) => format!("{name}, exhausted"),
+        name => name.to_owned(),
+    };
+    let mut columns = vec![
+        Column::left("OPERATION", cells(|entry| entry.operation().to_owned())),
+        Column::left("DIGEST", cells(|entry| entry.key().to_string())),
+        Column::left("LABEL", found.iter().map(label)),
+        Column::left("STATE", found.iter().map(state)),
+        Column::right("ATTEMPTS", cells(|entry| entry.attempts().to_string())),
+        Column::right("AGE", found.iter().map(|found| duration(age(found)))),
+        Column::right("KEPT FOR", cells(|entry| duration(entry.left()))),
+        Column::left("STEPS", yes(Entry::has_steps)),
+        Column::left("BY HAND", yes(Entry::is_by_hand)),
+    ];
+    // No record has a label.
+    if columns[2].is_all(NONE) {
+        columns.remove(2);
     }
-    table.hide(LABEL, NO_LABEL);
-    table
+    columns
 }

@@ -21,18 +21,17 @@ mod show;
 mod state;
 mod stats;
 mod table;
-mod tally;
 mod text;
 mod why;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use idem_runtime::Engine;
 
 use crate::arguments::{Arguments, Verb};
 use crate::connect::Connected;
 use crate::failure::Failure;
-use crate::output::Output;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -54,26 +53,41 @@ fn main() -> ExitCode {
     }
 }
 
+/// What each verb works with.
+struct Session {
+    connected: Connected,
+    engine: Engine,
+    max_attempts: u16,
+    has_digest_key: bool,
+    json: bool,
+}
+
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let output = Output::new(arguments.json);
-    let connected = match &arguments.verb {
-        Verb::Doctor => return doctor::run(&arguments.connection, &output).await,
-        _ => Connected::connect(&arguments.connection).await?,
+    let Arguments {
+        connection,
+        json,
+        verb,
+    } = arguments;
+    if let Verb::Doctor = verb {
+        return doctor::run(&connection, json).await;
+    }
+    let connected = Connected::connect(&connection).await?;
+    let session = Session {
+        engine: connected.engine(&connection, verb.ttl())?,
+        connected,
+        max_attempts: connection.max_attempts,
+        has_digest_key: connection.digest_key_file.is_some(),
+        json,
     };
-    let attempts = arguments.connection.max_attempts;
-    let engine = connected.engine(&arguments.connection, arguments.verb.ttl())?;
-    match arguments.verb {
+    match verb {
         Verb::Doctor => unreachable!("it connects itself"),
-        Verb::Ls(verb) => ls::run(&engine, &verb, attempts, &output).await,
-        Verb::Show(verb) => {
-            let has_digest_key = arguments.connection.digest_key_file.is_some();
-            show::run(&engine, &verb, attempts, (&output, has_digest_key)).await
-        }
-        Verb::Why(verb) => why::run(&engine, &verb, attempts, &output).await,
-        Verb::Stats(verb) => stats::run(&engine, &verb, attempts, &output).await,
-        Verb::Release(verb) => settle::release(&engine, &verb, attempts, &output).await,
-        Verb::Resolve(verb) => resolve::run(&engine, &verb, attempts, &output).await,
-        Verb::Reset(verb) => settle::reset(&engine, &verb, attempts, &output).await,
-        Verb::Purge(verb) => purge::run(&connected, &engine, &verb, &output).await,
+        Verb::Ls(verb) => ls::run(&session, &verb).await,
+        Verb::Show(verb) => show::run(&session, &verb).await,
+        Verb::Why(verb) => why::run(&session, &verb).await,
+        Verb::Stats(verb) => stats::run(&session, &verb).await,
+        Verb::Release(verb) => settle::release(&session, &verb).await,
+        Verb::Resolve(verb) => resolve::run(&session, &verb).await,
+        Verb::Reset(verb) => settle::reset(&session, &verb).await,
+        Verb::Purge(verb) => purge::run(&session, &verb).await,
     }
 }

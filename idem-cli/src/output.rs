@@ -10,35 +10,16 @@ use crate::failure::Failure;
 /// Time between two lines of progress.
 const APART: Duration = Duration::from_millis(250);
 
-/// Where the command writes.
-#[derive(Debug)]
-pub(crate) struct Output {
-    pub(crate) json: bool,
+/// Writes text.
+pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    write(&mut out)?;
+    Ok(out.flush()?)
 }
 
-impl Output {
-    pub(crate) fn new(json: bool) -> Self {
-        Self { json }
-    }
-
-    /// Writes text.
-    pub(crate) fn text(
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        write(&mut out)?;
-        Ok(out.flush()?)
-    }
-
-    /// Writes a document.
-    pub(crate) fn document(document: &Value) -> Result<(), Failure> {
-        Self::text(|out| writeln!(out, "{document:#}"))
-    }
-
-    /// Writes a document on a line.
-    pub(crate) fn line(document: &Value) -> Result<(), Failure> {
-        Self::text(|out| writeln!(out, "{document}"))
-    }
+/// Writes a document.
+pub(crate) fn document(document: &Value) -> Result<(), Failure> {
+    text(|out| writeln!(out, "{document:#}"))
 }
 
 /// A line of progress on a terminal, a few times in a second; cleared when it is dropped.

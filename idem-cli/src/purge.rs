@@ -8,11 +8,11 @@ use idem_runtime::{Engine, Error, ErrorKind};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::Session;
 use crate::arguments::Purge;
 use crate::confirm::confirm;
-use crate::connect::Connected;
 use crate::failure::Failure;
-use crate::output::{Output, Progress};
+use crate::output::{self, Progress};
 use crate::pace::{MOST, Pace};
 use crate::text::{count, duration, records};
 
@@ -24,22 +24,18 @@ struct Done {
     changed: u64,
 }
 
-pub(crate) async fn run(
-    connected: &Connected,
-    engine: &Engine,
-    verb: &Purge,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
     if verb.expired {
-        return expired(connected, verb, output).await;
+        return expired(session, verb).await;
     }
+    let engine = &session.engine;
     let operation = verb.operation.clone().unwrap_or_default();
     let mut expected = None;
     if verb.dry_run || !verb.consent.yes {
         let (number, oldest) = matching(engine, verb).await?;
         expected = Some(number);
-        if !output.json {
-            Output::text(|out| {
+        if !session.json {
+            output::text(|out| {
                 let oldest = oldest.map_or_else(String::new, |age| {
                     format!(", the oldest {} old", duration(age))
                 });
@@ -47,8 +43,8 @@ pub(crate) async fn run(
             })?;
         }
         if number == 0 || verb.dry_run {
-            if output.json {
-                Output::document(&json!({ "matching": number, "removed": 0, "changed": 0 }))?;
+            if session.json {
+                output::document(&json!({ "matching": number, "removed": 0, "changed": 0 }))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -56,14 +52,14 @@ pub(crate) async fn run(
         confirm(verb.consent.yes, question)?;
     }
     let done = remove(engine, verb).await?;
-    if output.json {
-        Output::document(&json!({
+    if session.json {
+        output::document(&json!({
             "matching": expected,
             "removed": done.removed,
             "changed": done.changed,
         }))?;
     } else {
-        Output::text(|out| {
+        output::text(|out| {
             write!(
                 out,
                 "{} removed; what is left of a record expires in 10 seconds",
@@ -180,11 +176,7 @@ fn interrupted(error: Error, done: Done) -> Failure {
     ))
 }
 
-async fn expired(
-    connected: &Connected,
-    verb: &Purge,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+async fn expired(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
     if verb.dry_run {
         return Err(Failure::usage(
             "--expired has no --dry-run: such rows have no effect on any call",
@@ -194,11 +186,11 @@ async fn expired(
         verb.consent.yes,
         "Delete the rows of expired records, which no call reads any more?",
     )?;
-    let deleted = connected.purge_expired().await?;
-    if output.json {
-        Output::document(&json!({ "deleted": deleted }))?;
+    let deleted = session.connected.durable.purge_expired().await?;
+    if session.json {
+        output::document(&json!({ "deleted": deleted }))?;
     } else {
-        Output::text(|out| match deleted {
+        output::text(|out| match deleted {
             Some(deleted) => writeln!(out, "{} expired rows deleted", count(deleted)),
             None => writeln!(out, "nothing to do: Redis deletes expired records itself"),
         })?;

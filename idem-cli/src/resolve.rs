@@ -9,10 +9,11 @@ use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
 use serde_json::{Value, json};
 
+use crate::Session;
 use crate::arguments::Resolve;
 use crate::failure::Failure;
 use crate::key;
-use crate::output::Output;
+use crate::output;
 use crate::pace::Pace;
 use crate::record;
 use crate::sample::{Sample, samples};
@@ -25,15 +26,11 @@ const RATE: u32 = 10_000;
 /// The headers of a response.
 type Headers = Vec<(HeaderName, HeaderValue)>;
 
-pub(crate) async fn run(
-    engine: &Engine,
-    verb: &Resolve,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, Failure> {
+    let engine = &session.engine;
     let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     if verb.sample {
-        return show_samples(engine, &entry, output).await;
+        return show_samples(session, &entry).await;
     }
     let (text, is_error) = match (&verb.value, &verb.error) {
         (Some(value), _) => (key::given(value)?, false),
@@ -105,8 +102,7 @@ pub(crate) async fn run(
             text.trim().len()
         ),
         yes: verb.consent.yes,
-        max_attempts,
-        output,
+        session,
     };
     change.confirm(&entry)?;
     let before = before(&entry);
@@ -127,7 +123,7 @@ pub(crate) async fn run(
             lost.join(", ")
         ),
     };
-    change.report(engine, before, &done).await
+    change.report(before, &done).await
 }
 
 /// The headers that the stored response lacks.
@@ -173,18 +169,14 @@ async fn checked(
 }
 
 /// Prints each form of stored answers once.
-async fn show_samples(
-    engine: &Engine,
-    entry: &Entry,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+async fn show_samples(session: &Session, entry: &Entry) -> Result<ExitCode, Failure> {
     let mut scan = Pace::new(RATE);
     let (mut forms, mut missing) = (Vec::<(&str, String)>::new(), Vec::new());
     for (option, outcome) in [
         ("--value", OutcomeKind::Value),
         ("--error", OutcomeKind::Error),
     ] {
-        let samples = samples(engine, entry, outcome, &mut scan).await?;
+        let samples = samples(&session.engine, entry, outcome, &mut scan).await?;
         if samples.found.is_empty() {
             missing.push((option, samples.missing()));
         }
@@ -195,13 +187,13 @@ async fn show_samples(
             }
         }
     }
-    if output.json {
+    if session.json {
         let forms = forms
             .iter()
             .map(|(option, form)| json!({ "option": option, "form": form }));
-        Output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))?;
+        output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))?;
     } else {
-        Output::text(|out| {
+        output::text(|out| {
             forms
                 .iter()
                 .chain(&missing)

@@ -290,11 +290,6 @@ mod tests {
     fn the_first_difference_is_named_without_values() {
         let stored = || json!({ "charge": { "id": "secret" }, "lines": [{ "cents": 1 }] });
         for (given, expected) in [
-            (json!({ "oops": 1 }), "`charge` is missing"),
-            (
-                json!("secret"),
-                "it is of type text, and object in stored answers",
-            ),
             (
                 json!({ "charge": { "id": 7 }, "lines": [] }),
                 "`charge.id` is of type integer, and text in stored answers",
@@ -310,10 +305,6 @@ mod tests {
             (
                 json!({ "charge": null, "lines": [] }),
                 "`charge` is of type null, and object in stored answers",
-            ),
-            (
-                json!({ "charge": { "id": "c" }, "lines": [{ "cents": 2.5 }] }),
-                "`lines.[].cents` is of type fraction, and integer in stored answers",
             ),
         ] {
             assert_eq!(difference(stored(), given).as_deref(), Some(expected));

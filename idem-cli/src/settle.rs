@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
-use idem_runtime::{Engine, ErrorKind, Reconciled};
+use idem_runtime::{ErrorKind, Reconciled};
 use serde_json::{Value, json};
 
+use crate::Session;
 use crate::arguments::{Release, Reset};
 use crate::confirm::confirm;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 use crate::record::{self, describe};
 use crate::state;
 use crate::text::duration;
@@ -21,16 +22,15 @@ pub(crate) struct Change<'a> {
     /// What it does, for the operator who confirms it.
     pub(crate) effect: String,
     pub(crate) yes: bool,
-    pub(crate) max_attempts: u16,
-    pub(crate) output: &'a Output,
+    pub(crate) session: &'a Session,
 }
 
 impl Change<'_> {
     /// Shows the record and the change, and asks.
     pub(crate) fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
-        if !self.output.json {
-            Output::text(|out| {
-                describe(out, entry, self.max_attempts)?;
+        if !self.session.json {
+            output::text(|out| {
+                describe(out, entry, self.session.max_attempts)?;
                 record::field(out, self.verb, &self.effect)
             })?;
         }
@@ -40,14 +40,13 @@ impl Change<'_> {
     /// Reports the result, with the record as it is now.
     pub(crate) async fn report(
         &self,
-        engine: &Engine,
         before: (String, String, Value),
         done: &str,
     ) -> Result<ExitCode, Failure> {
         let (operation, digest, before) = before;
-        let after = engine.entry(&operation, &digest).await?;
-        if self.output.json {
-            Output::document(&json!({
+        let after = self.session.engine.entry(&operation, &digest).await?;
+        if self.session.json {
+            output::document(&json!({
                 "changed": true,
                 "verb": self.verb,
                 "before": before,
@@ -57,8 +56,8 @@ impl Change<'_> {
             let now = after.as_ref().map_or("gone", state::name);
             let meaning = after
                 .as_ref()
-                .map_or("", |entry| state::meaning(entry, self.max_attempts));
-            Output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
+                .map_or("", |entry| state::meaning(entry, self.session.max_attempts));
+            output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -92,13 +91,10 @@ pub(crate) fn refused(error: idem_runtime::Error) -> Failure {
     }
 }
 
-pub(crate) async fn release(
-    engine: &Engine,
-    verb: &Release,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
-    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
+pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCode, Failure> {
+    let entry = verb
+        .consent
+        .sign(record::find(&session.engine, &verb.which).await?);
     let age = entry.age();
     let effect = match entry.state() {
         EntryState::Running { lease_left } => {
@@ -129,22 +125,18 @@ pub(crate) async fn release(
         verb: "release",
         effect: effect.to_owned(),
         yes: verb.consent.yes,
-        max_attempts,
-        output,
+        session,
     };
     change.confirm(&entry)?;
     let before = before(&entry);
     entry.release().await.map_err(refused)?;
-    change.report(engine, before, "released").await
+    change.report(before, "released").await
 }
 
-pub(crate) async fn reset(
-    engine: &Engine,
-    verb: &Reset,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
-    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
+pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, Failure> {
+    let entry = verb
+        .consent
+        .sign(record::find(&session.engine, &verb.which).await?);
     refuse_running(&entry)?;
     let steps = entry.steps();
     let done = verb.done.iter().map(|(name, _)| name.as_str());
@@ -210,8 +202,7 @@ pub(crate) async fn reset(
             "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again}"
         ),
         yes: verb.consent.yes,
-        max_attempts,
-        output,
+        session,
     };
     change.confirm(&entry)?;
     let before = before(&entry);
@@ -230,5 +221,5 @@ pub(crate) async fn reset(
         steps => entry.reset_steps(steps).await,
     };
     reset.map_err(refused)?;
-    change.report(engine, before, "reset").await
+    change.report(before, "reset").await
 }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use idem_runtime::Engine;
 use idem_runtime::admin::{Entry, SentKey};
 use serde_json::{Value, json};
 
+use crate::Session;
 use crate::arguments::Show;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 use crate::record::{self, describe, field};
 use crate::state;
 
@@ -22,15 +22,10 @@ enum Answer {
     Unreadable(String),
 }
 
-pub(crate) async fn run(
-    engine: &Engine,
-    verb: &Show,
-    max_attempts: u16,
-    (output, has_digest_key): (&Output, bool),
-) -> Result<ExitCode, Failure> {
-    let entry = record::find(engine, &verb.which).await?;
+pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Failure> {
+    let entry = record::find(&session.engine, &verb.which).await?;
     let answer = answer(&entry, verb.value);
-    if output.json {
+    if session.json {
         let mut document = record::document(&entry);
         match answer {
             Answer::None | Answer::Hidden => {}
@@ -44,11 +39,11 @@ pub(crate) async fn run(
                 .map(|label| derived(&entry, label))
                 .collect();
         }
-        Output::document(&document)?;
+        output::document(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    Output::text(|out| {
-        describe(out, &entry, max_attempts)?;
+    output::text(|out| {
+        describe(out, &entry, session.max_attempts)?;
         match answer {
             Answer::None => {}
             Answer::Hidden => field(out, "answer", "not shown without --value")?,
@@ -68,11 +63,11 @@ pub(crate) async fn run(
                 field(out, "derived", &text)?;
             }
         }
-        if !verb.derive.is_empty() && verb.which.digest.is_some() && !has_digest_key {
+        if !verb.derive.is_empty() && verb.which.digest.is_some() && !session.has_digest_key {
             let note = "only if the service has no `digest_key`: otherwise use --digest-key-file and --key";
             field(out, "", note)?;
         }
-        match state::advice(&entry, max_attempts) {
+        match state::advice(&entry, session.max_attempts) {
             Some(advice) => field(out, "next", advice),
             None => Ok(()),
         }

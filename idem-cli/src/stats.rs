@@ -1,34 +1,130 @@
 //! `idem stats`: counts and ages by operation, in one sweep over the records.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use idem_runtime::Engine;
+use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::store::OutcomeKind;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::Session;
 use crate::arguments::Stats;
 use crate::failure::Failure;
-use crate::output::{Output, Progress};
+use crate::output::{self, Progress};
 use crate::pace::{MOST, Pace};
-use crate::table::{Align, Table};
-use crate::tally::{Counts, Tally};
-use crate::text::{count, duration, records};
+use crate::state::is_exhausted;
+use crate::table::{self, Column};
+use crate::text::{count, duration, millis, records};
 
 /// Clears a terminal and moves its cursor to the first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
+/// The most operations that are counted apart: names may be made of data by mistake.
+const MOST_OPERATIONS: usize = 1_000;
+/// The name of the others.
+const OTHERS: &str = "(other operations)";
 
-pub(crate) async fn run(
-    engine: &Engine,
-    verb: &Stats,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
+/// The names of the counts, and whether their column is shown only if one is not 0.
+const COUNTS: [(&str, bool); 9] = [
+    ("records", false),
+    ("running", false),
+    ("abandoned", false),
+    // Abandoned or released ones without an attempt left; counted there as well.
+    ("exhausted", true),
+    ("unknown", false),
+    ("released", true),
+    ("values", false),
+    ("errors", true),
+    ("not_stored", true),
+];
+
+/// The counts of an operation.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    counts: [u64; COUNTS.len()],
+    /// The age of the oldest record that is running, abandoned, exhausted or unknown.
+    oldest_unfinished: Option<Duration>,
+    oldest: Option<Duration>,
+}
+
+impl Counts {
+    fn add(&mut self, entry: &Entry, max_attempts: u16) {
+        let is_exhausted = is_exhausted(entry, max_attempts);
+        let (name, is_unfinished) = match entry.state() {
+            EntryState::Running { .. } => ("running", true),
+            EntryState::Abandoned => ("abandoned", true),
+            EntryState::Released => ("released", is_exhausted),
+            EntryState::Answered(OutcomeKind::Error) => ("errors", false),
+            EntryState::Answered(_) => ("values", false),
+            EntryState::NotStored => ("not_stored", false),
+            // And what a later version may add: an operator should look at it.
+            _ => ("unknown", true),
+        };
+        for (counted, (of, _)) in self.counts.iter_mut().zip(COUNTS) {
+            let counts = of == "records" || of == name || of == "exhausted" && is_exhausted;
+            *counted += u64::from(counts);
+        }
+        self.oldest = self.oldest.max(Some(entry.age()));
+        if is_unfinished {
+            self.oldest_unfinished = self.oldest_unfinished.max(Some(entry.age()));
+        }
+    }
+
+    fn plus(mut self, other: &Self) -> Self {
+        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+            *count += other;
+        }
+        self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
+        self.oldest = self.oldest.max(other.oldest);
+        self
+    }
+
+    fn json(&self) -> Value {
+        let mut document = json!({
+            "oldest_unfinished_ms": self.oldest_unfinished.map(millis),
+            "oldest_ms": self.oldest.map(millis),
+        });
+        for ((name, _), count) in COUNTS.into_iter().zip(self.counts) {
+            document[name] = count.into();
+        }
+        document
+    }
+}
+
+/// The counts of each operation.
+#[derive(Debug, Default)]
+struct Tally {
+    operations: BTreeMap<String, Counts>,
+    unreadable: u64,
+}
+
+impl Tally {
+    fn add(&mut self, entry: &Entry, max_attempts: u16) {
+        let name = entry.operation();
+        let is_known = self.operations.contains_key(name);
+        let name = if is_known || self.operations.len() < MOST_OPERATIONS {
+            name
+        } else {
+            OTHERS
+        };
+        let counts = self.operations.entry(name.to_owned()).or_default();
+        counts.add(entry, max_attempts);
+    }
+
+    fn total(&self) -> Counts {
+        let counts = self.operations.values();
+        counts.fold(Counts::default(), Counts::plus)
+    }
+}
+
+pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Failure> {
     // What is wrong with the first count will not mend itself.
-    count_once(engine, verb, max_attempts, output).await?;
+    count_once(session, verb).await?;
     while let Some(every) = verb.every {
         sleep(every).await;
-        if let Err(failure) = count_once(engine, verb, max_attempts, output).await {
+        if let Err(failure) = count_once(session, verb).await {
             if failure.is_silent() {
                 return Err(failure);
             }
@@ -38,13 +134,8 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn count_once(
-    engine: &Engine,
-    verb: &Stats,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<(), Failure> {
-    let mut entries = engine.entries();
+async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
+    let mut entries = session.engine.entries();
     if let Some(operation) = &verb.operation {
         entries = entries.operation(operation.clone());
     }
@@ -54,16 +145,16 @@ async fn count_once(
     while let Some(page) = pace.step(&mut entries).await? {
         tally.unreadable += page.unreadable();
         for entry in page {
-            tally.add(&entry, max_attempts);
+            tally.add(&entry, session.max_attempts);
             seen += 1;
         }
         progress.show(|| format!("{} counted, scanning …", records(seen)));
     }
     drop(progress);
-    match (output.json, verb.every) {
-        (true, None) => Output::document(&document(&tally)),
-        (true, Some(_)) => Output::line(&document(&tally)),
-        (false, _) => Output::text(|out| {
+    match (session.json, verb.every) {
+        (true, None) => output::document(&document(&tally)),
+        (true, Some(_)) => output::text(|out| writeln!(out, "{}", document(&tally))),
+        (false, _) => output::text(|out| {
             if verb.every.is_some() && io::stdout().is_terminal() {
                 out.write_all(CLEAR)?;
             }
@@ -73,7 +164,7 @@ async fn count_once(
 }
 
 fn document(tally: &Tally) -> Value {
-    let operations = tally.operations().map(|(operation, counts)| {
+    let operations = tally.operations.iter().map(|(operation, counts)| {
         let mut document = counts.json();
         document["operation"] = operation.as_str().into();
         document
@@ -85,67 +176,39 @@ fn document(tally: &Tally) -> Value {
     })
 }
 
-/// Those of them that are shown only if one has a count.
-const RARE: [(&str, Align); 4] = [COUNTS[3], COUNTS[5], COUNTS[7], COUNTS[8]];
-
-/// The columns of counts, beside the operation.
-const COUNTS: [(&str, Align); 9] = [
-    ("RECORDS", Align::Right),
-    ("RUNNING", Align::Right),
-    ("ABANDONED", Align::Right),
-    ("EXHAUSTED", Align::Right),
-    ("UNKNOWN", Align::Right),
-    ("RELEASED", Align::Right),
-    ("VALUES", Align::Right),
-    ("ERRORS", Align::Right),
-    ("NOT STORED", Align::Right),
-];
-
-fn cells(counts: &Counts) -> Vec<String> {
-    let counts = [
-        counts.all(),
-        counts.running,
-        counts.abandoned,
-        counts.exhausted,
-        counts.unknown,
-        counts.released,
-        counts.values,
-        counts.errors,
-        counts.not_stored,
-    ];
-    counts.into_iter().map(count).collect()
-}
-
 fn table(out: &mut dyn Write, tally: &Tally) -> io::Result<()> {
-    let mut columns = vec![("OPERATION", Align::Left)];
-    columns.extend(COUNTS);
-    columns.extend([("UNFINISHED FOR", Align::Right), ("OLDEST", Align::Right)]);
-    let mut table = Table::new(&columns);
-    let age = |age: Option<_>| age.map_or_else(|| "-".to_owned(), duration);
-    let mut row = |operation: &str, counts: &Counts| {
-        let mut row = vec![operation.to_owned()];
-        row.extend(cells(counts));
-        row.extend([age(counts.oldest_unfinished), age(counts.oldest)]);
-        table.row(row);
-    };
-    for (operation, counts) in tally.operations() {
-        row(operation, counts);
-    }
-    if tally.operations().len() > 1 {
-        row("total", &tally.total());
-    }
-    if table.is_empty() {
+    if tally.operations.is_empty() {
         return writeln!(out, "no records");
     }
-    for (head, _) in RARE {
-        table.hide(head, "0");
+    let mut rows: Vec<_> = tally.operations.clone().into_iter().collect();
+    if rows.len() > 1 {
+        rows.push(("total".to_owned(), tally.total()));
     }
-    table.write(out)?;
+    let names = rows.iter().map(|(name, _)| name.clone());
+    let mut columns = vec![Column::left("OPERATION", names)];
+    for (place, (name, is_rare)) in COUNTS.into_iter().enumerate() {
+        let head = name.to_uppercase().replace('_', " ");
+        let counts = rows.iter().map(|(_, counts)| count(counts.counts[place]));
+        let column = Column::right(&head, counts);
+        if !(is_rare && column.is_all("0")) {
+            columns.push(column);
+        }
+    }
+    let age = |age: fn(&Counts) -> Option<Duration>| {
+        let ages = rows.iter().map(move |(_, counts)| age(counts));
+        ages.map(|age| age.map_or_else(|| "-".to_owned(), duration))
+    };
+    columns.push(Column::right(
+        "UNFINISHED FOR",
+        age(|it| it.oldest_unfinished),
+    ));
+    columns.push(Column::right("OLDEST", age(|it| it.oldest)));
+    table::write(out, &columns)?;
     if tally.unreadable > 0 {
+        let unreadable = tally.unreadable;
         writeln!(
             out,
-            "\n{} records of another layout are not counted",
-            tally.unreadable
+            "\n{unreadable} records of another layout are not counted"
         )?;
     }
     writeln!(

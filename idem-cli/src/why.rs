@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use idem_runtime::Engine;
 use idem_runtime::admin::{Attempt, Entry, EntryState, HistoryEvent, OperatorAct, Process};
 use serde_json::{Value, json};
 
+use crate::Session;
 use crate::arguments::Why;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 use crate::record;
 use crate::state;
 use crate::text::{duration, exact, millis, printed};
@@ -19,16 +19,11 @@ use crate::text::{duration, exact, millis, printed};
 /// The most attempts and acts that a record remembers.
 const REMEMBERED: usize = 16;
 
-pub(crate) async fn run(
-    engine: &Engine,
-    verb: &Why,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
-    let entry = record::find(engine, &verb.which).await?;
+pub(crate) async fn run(session: &Session, verb: &Why) -> Result<ExitCode, Failure> {
+    let entry = record::find(&session.engine, &verb.which).await?;
     let history = entry.history();
     let names = Names::new(&entry.recorded_attempts(), &verb.instance);
-    if output.json {
+    if session.json {
         let mut document = record::document(&entry);
         let events = history.iter().map(|event| match event {
             HistoryEvent::Attempt(attempt) => json!({ "attempt": names.document(attempt) }),
@@ -37,9 +32,9 @@ pub(crate) async fn run(
         });
         document["history"] = events.collect();
         document["process"] = (entry.process()).map_or(Value::Null, |by| names.process(by));
-        Output::document(&document)?;
+        output::document(&document)?;
     } else {
-        Output::text(|out| describe(out, &entry, &history, &names, max_attempts))?;
+        output::text(|out| describe(out, &entry, &history, &names, session.max_attempts))?;
     }
     Ok(ExitCode::SUCCESS)
 }

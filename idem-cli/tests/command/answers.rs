@@ -15,40 +15,26 @@ use tower::ServiceExt as _;
 
 use crate::filled::{PREFIX, PayError, Receipt, Site, receipt};
 
-/// An unknown record of the operation.
-async fn unknown(site: &Site, operation: &'static str, key: &str) {
-    let call = site.engine.operation(operation).key(key);
-    let end = call.run(|_| async { Err::<Receipt, _>(PayError::NoReply) });
-    assert_eq!(end.await, Err(PayError::NoReply));
-}
-
 /// Finds an answer that no caller could read, and one that is refused though it is right.
 pub(crate) async fn unlike_stored_ones(site: &Site) {
     const NEW: &str = "payments.new";
-    unknown(site, NEW, "o-1").await;
-    let of = [NEW, "--yes", "--key", r#""o-1""#];
-    let resolve = |value: &[&str]| site.idem(&[&["resolve"], &of[..], value].concat());
-    let value = json!({ "number": "r-1", "cents": 1 }).to_string();
-    let given = ["--value", &*value];
-    resolve(&given).refused(1, "no such answer of this operation");
-    let none = resolve(&["--sample"]).done();
+    let pay = async |key: &str, end| {
+        let call = site.engine.operation(NEW).key(key);
+        drop(call.run(|_| async { end }).await);
+    };
+    pay("o-1", Err(PayError::NoReply)).await;
+    let resolve = |given: &str| site.idem(format!(r#"resolve {NEW} --yes --key "o-1" {given}"#));
+    let given = r#"--value {"number":"r-1","cents":1}"#;
+    resolve(given).refused(1, "no such answer of this operation");
+    let none = resolve("--sample").done();
     assert!(none.contains("no such answer"), "{none}");
     // An answer by hand is no example.
-    unknown(site, NEW, "by hand").await;
-    let by_hand = [
-        "--yes",
-        "--key",
-        r#""by hand""#,
-        "--value",
-        "7",
-        "--unchecked",
-    ];
-    site.idem(&[&["resolve", NEW], &by_hand[..]].concat())
-        .done();
-    resolve(&given).refused(1, "no such answer of this operation");
-    let call = site.engine.operation(NEW).key("o-2");
-    let paid = call.run(|_| async { Ok::<_, PayError>(receipt("secret")) });
-    paid.await.unwrap();
+    pay("by hand", Err(PayError::NoReply)).await;
+    site.done(format!(
+        r#"resolve {NEW} --yes --key '"by hand"' --value 7 --unchecked"#
+    ));
+    resolve(given).refused(1, "no such answer of this operation");
+    pay("o-2", Ok(receipt("secret"))).await;
     let form = r#"{"cents": integer, "number": text}"#;
     for (value, difference) in [
         (r#"{"oops":1}"#, "`cents` is missing"),
@@ -60,22 +46,22 @@ pub(crate) async fn unlike_stored_ones(site: &Site) {
             "`cents` is of type fraction",
         ),
     ] {
-        let ran = resolve(&["--value", value]);
+        let ran = resolve(&format!("--value {value}"));
         assert!(
             ran.err.contains(form) && !ran.err.contains("secret"),
             "{ran:?}"
         );
         ran.refused(1, difference);
     }
-    resolve(&["--status", "201", given[0], given[1]]).refused(1, "have no status");
-    let sample = resolve(&["--sample"]).done();
+    resolve(&format!("--status 201 {given}")).refused(1, "have no status");
+    let sample = resolve("--sample").done();
     assert!(
         sample.contains(form) && !sample.contains("secret"),
         "{sample}"
     );
     // An error has none to be compared with.
-    resolve(&["--error", r#""Down""#]).refused(1, "no such answer of this operation");
-    let text = resolve(&given).done();
+    resolve(r#"--error "Down""#).refused(1, "no such answer of this operation");
+    let text = resolve(given).done();
     assert!(text.contains("the form of a stored answer"), "{text}");
 }
 
@@ -89,12 +75,12 @@ pub(crate) async fn responses(site: &Site) {
     let created = create("o-1", Ok(Reply::created(receipt("r-1")))).await;
     assert_eq!(created.unwrap().status(), StatusCode::CREATED);
     create("o-7", Err(PayError::NoReply)).await.unwrap_err();
-    let of = ["resolve", CREATE, "--yes", "--key", r#""o-7""#, "--value"];
-    let value = json!({ "number": "r-7", "cents": 7 }).to_string();
-    let plain = [&of[..], &[&value]].concat();
+    let plain =
+        format!(r#"resolve {CREATE} --yes --key "o-7" --value {{"number":"r-7","cents":7}}"#);
     site.idem(&plain).refused(1, "such as 201: give --status");
-    let reply = ["--status", "201", "--header", "location: /orders/7"];
-    site.idem(&[&plain[..], &reply].concat()).done();
+    site.done(format!(
+        "{plain} --status 201 --header 'location: /orders/7'"
+    ));
     let replayed = create("o-7", Err(PayError::Down)).await.unwrap();
     assert_eq!(replayed.status(), StatusCode::CREATED);
     assert_eq!(replayed.headers()[LOCATION], "/orders/7");
@@ -107,59 +93,37 @@ pub(crate) async fn responses(site: &Site) {
             body => (StatusCode::CREATED, body.to_owned()),
         }
     };
-    let shop = Router::new()
-        .route("/pay", post(handler))
-        .layer(layer.clone());
+    let shop = Router::new().route("/pay", post(handler));
+    let shop = shop.layer(layer.clone());
     let pay = async |key: &str, body: &'static str| {
         let request = Request::post("/pay").header("idempotency-key", format!("{key:?}"));
-        let response = shop
-            .clone()
-            .oneshot(request.body(Body::from(body)).unwrap());
-        let (parts, body) = response.await.unwrap().into_parts();
+        let request = request.body(Body::from(body)).unwrap();
+        let response = shop.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
         let body = to_bytes(body, 1_000).await.unwrap();
         (parts.status.as_u16(), parts.headers, body)
     };
     assert_eq!(pay("o-1", r#"{"id":1}"#).await.0, 201);
     assert_eq!(pay("o-7", "").await.0, 504);
     let entry = layer.entry(None, "o-7").await.unwrap().unwrap();
-    let digest = entry.key().to_string();
-    let of = ["shop.api", "--digest", &*digest];
-    let resolve = |further: &[&str]| site.idem(&[&["resolve", "--yes"], &of[..], further].concat());
-    resolve(&["--value", r#"{"id":7}"#]).refused(2, "give --status");
-    let created = [
-        "--status",
-        "201",
-        "--header",
-        "location: /payments/7",
-        "--value",
-    ];
-    resolve(&[&created[..], &[r#"{"oops":7}"#]].concat()).refused(1, "`id` is missing");
-    resolve(&[&created[..], &["7", "--header", "location"]].concat()).refused(2, "a colon");
-    resolve(&[&created[..], &[r#"{"id":7}"#]].concat()).done();
+    let of = format!("shop.api --digest {}", entry.key());
+    let resolve = |further: &str| site.idem(format!("resolve --yes {of} {further}"));
+    resolve(r#"--value {"id":7}"#).refused(2, "give --status");
+    let created = "--status 201 --header 'location: /payments/7' --value";
+    resolve(&format!(r#"{created} {{"oops":7}}"#)).refused(1, "`id` is missing");
+    resolve(&format!("{created} 7 --header location")).refused(2, "a colon");
+    resolve(&format!(r#"{created} {{"id":7}}"#)).done();
     let (status, headers, body) = pay("o-7", "").await;
-    assert_eq!(
-        (status, &headers[LOCATION], &body[..]),
-        (201, &"/payments/7".parse().unwrap(), &br#"{"id":7}"#[..])
-    );
+    assert_eq!((status, &body[..]), (201, &br#"{"id":7}"#[..]));
+    assert_eq!(headers[LOCATION], "/payments/7");
     assert_eq!(headers["content-type"], "application/json");
     assert_eq!(headers["idempotent-replayed"], "true");
-    let shown = site.idem(&[&["show", "--json", "--value"], &of[..]].concat());
-    let answer = shown.json()["answer"].take();
-    assert_eq!(
-        (&answer["status"], &answer["body"]),
-        (&json!(201), &json!({ "id": 7 }))
-    );
+    let answer = site.json(format!("show --value {of}"))["answer"].take();
+    assert_eq!(answer["status"], 201);
+    assert_eq!(answer["body"], json!({ "id": 7 }));
     // A record that was reset does not say that its answers are responses.
-    site.idem(&[&["reset", "--yes"], &of[..]].concat()).done();
-    let other = [
-        "--status",
-        "200",
-        "--header",
-        "x-made-up: 1",
-        "--value",
-        r#"{"id":8}"#,
-    ];
-    let text = resolve(&other).done();
+    site.done(format!("reset --yes {of}"));
+    let text = resolve(r#"--status 200 --header 'x-made-up: 1' --value {"id":8}"#).done();
     assert!(text.contains("without the headers x-made-up"), "{text}");
     let (status, _, body) = pay("o-7", "").await;
     assert_eq!((status, &body[..]), (200, &br#"{"id":8}"#[..]));
@@ -173,11 +137,8 @@ impl Observer for Sent {
     fn observe(&self, event: &Event<'_>) {
         if let EventKind::KeyDerived { derived } = &event.kind {
             let key = event.key.unwrap().to_string();
-            let seen = [
-                derived.label().to_owned(),
-                derived.digest().to_string(),
-                key,
-            ];
+            let label = derived.label().to_owned();
+            let seen = [label, derived.digest().to_string(), key];
             self.0.lock().unwrap().push(seen);
         }
     }
@@ -187,20 +148,17 @@ impl Observer for Sent {
 pub(crate) async fn derived_keys(site: &Site) {
     const PAY: &str = "payments.derived";
     let sent = Sent::default();
-    let engine = Engine::builder(Arc::clone(&site.store))
-        .prefix(PREFIX)
-        .observer(sent.clone())
-        .build()
-        .unwrap();
+    let engine = Engine::builder(Arc::clone(&site.store)).prefix(PREFIX);
+    let engine = engine.observer(sent.clone()).build().unwrap();
     let keys = engine.operation(PAY).key("o-1").run(|cx| async move {
         let key = cx.derive_key("charge");
         let of_step = step("charge", async |it| Ok::<_, Error>(it.key())).await?;
         Ok::<_, Error>([key, of_step])
     });
     let keys = keys.await.unwrap();
-    let show = ["show", PAY, "--key", r#""o-1""#, "--derive", "charge"];
-    let text = site.idem(&show).done();
-    let derived = site.idem(&[&show[..], &["--json"]].concat()).json()["derived"].take();
+    let show = format!(r#"show {PAY} --key "o-1" --derive charge"#);
+    let text = site.done(&show);
+    let derived = site.json(show)["derived"].take();
     let seen = sent.0.lock().unwrap().clone();
     for (key, (of, seen)) in keys.iter().zip(["derive_key", "step"].iter().zip(&seen)) {
         assert!(text.contains(key), "{text}");
@@ -211,6 +169,9 @@ pub(crate) async fn derived_keys(site: &Site) {
     }
     assert_eq!(seen.len(), 2);
     // Without a digest key, the digest of a log is enough.
-    let by_digest = ["show", PAY, "--digest", &seen[0][2], "--derive", "charge"];
-    assert!(site.idem(&by_digest).done().contains(&keys[0]));
+    let by_digest = site.done(format!(
+        "show {PAY} --digest {} --derive charge",
+        seen[0][2]
+    ));
+    assert!(by_digest.contains(&keys[0]));
 }

@@ -12,12 +12,31 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
+/// The words of a command line: separated by spaces, but for those within `'…'`.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let (mut words, mut is_quoted, mut begins) = (Vec::<String>::new(), false, true);
+    for character in line.chars() {
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => begins = true,
+            _ => {
+                if begins {
+                    words.push(String::new());
+                }
+                begins = false;
+                words.last_mut().unwrap().push(character);
+            }
+        }
+    }
+    words
+}
+
 /// Runs the command without a terminal, with these variables and no others of its own.
 #[allow(
     clippy::print_stdout,
     reason = "`--nocapture` shows what an operator sees"
 )]
-pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
+pub(crate) fn idem_with(variables: &[(&str, &str)], line: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
     for name in [
         "IDEM_STORE",
@@ -33,7 +52,7 @@ pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
     }
     let output = command
         .envs(variables.iter().copied())
-        .args(arguments)
+        .args(words(line))
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -43,7 +62,7 @@ pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
         out: text(output.stdout),
         err: text(output.stderr),
     };
-    println!("$ idem {}\n{}{}", arguments.join(" "), ran.out, ran.err);
+    println!("$ idem {line}\n{}{}", ran.out, ran.err);
     ran
 }
 

@@ -35,9 +35,9 @@ fn guarded_group() -> (SentinelSetup, String) {
 }
 
 /// Runs the command with both passwords in the environment, and asserts that it prints neither.
-fn silent(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
+fn silent(variables: &[(&str, &str)], line: &str) -> Ran {
     let prefix = [("IDEM_PREFIX", PREFIX)];
-    let ran = idem_with(&[&prefix[..], variables].concat(), arguments);
+    let ran = idem_with(&[&prefix[..], variables].concat(), line);
     for secret in [PASSWORD, SENTINEL_PASSWORD] {
         assert!(!format!("{ran:?}").contains(secret), "{ran:?}");
     }
@@ -54,7 +54,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_SENTINEL_PASSWORD", SENTINEL_PASSWORD),
     ]);
-    let replicas = site.idem(&["doctor"]).done();
+    let replicas = site.done("doctor");
     assert!(replicas.contains("2: online"), "{replicas}");
     for key in ["f-1", "f-2"] {
         site.pay(key, Err(PayError::NoReply)).await.unwrap_err();
@@ -67,30 +67,21 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
     let new = group.await_new_primary(old);
     assert_ne!(new.port(), old.port());
 
-    let report = site.idem(&["doctor", "--json"]).json();
+    let report = site.json("doctor");
     assert_eq!(report["fail"], 0, "{report:#}");
-    let listed = site.idem(&["ls", PAY]).done();
-    assert!(
-        listed.contains("unknown") && listed.contains("answered"),
-        "{listed}"
-    );
-    let shown = site.idem(&["show", PAY, "--key", "\"f-1\""]).done();
-    assert!(shown.contains("unknown"), "{shown}");
-    let why = site.idem(&["why", PAY, "--key", "\"f-1\""]).done();
-    assert!(why.contains(" 1. started "), "{why}");
+    for (line, part) in [
+        ("ls", "unknown"),
+        ("ls", "answered"),
+        ("show --key \"f-1\"", "unknown"),
+        ("why --key \"f-1\"", " 1. started "),
+    ] {
+        let text = site.done(format!("{line} {PAY}"));
+        assert!(text.contains(part), "{text}");
+    }
     let value = serde_json::to_string(&receipt("r-f-1")).unwrap();
-    let resolve = [
-        "resolve",
-        PAY,
-        "--key",
-        "\"f-1\"",
-        "--yes",
-        "--unchecked",
-        "--value",
-        &value,
-    ];
-    assert!(site.idem(&resolve).done().contains("state now answered"));
-    let counts = site.idem(&["stats", "--json"]).json();
+    let resolve = format!("resolve {PAY} --key \"f-1\" --yes --unchecked --value {value}");
+    assert!(site.done(resolve).contains("state now answered"));
+    let counts = site.json("stats");
     assert_eq!(counts["total"]["records"], 3, "{counts:#}");
     let replayed = site.pay("f-1", Err(PayError::Down)).await;
     assert_eq!(replayed, Ok(receipt("r-f-1")));
@@ -98,9 +89,8 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
     // All of the verbs on the new primary, while the old one is back as its replica.
     old.restart();
     group.await_replica(old);
-    site.idem(&["purge", PAY, "--state", "unknown", "--yes"])
-        .done();
-    site.idem(&["purge", PAY, "--yes"]).done();
+    site.done(format!("purge {PAY} --state unknown --yes"));
+    site.done(format!("purge {PAY} --yes"));
     new.cli(&["FLUSHALL"]);
     verbs::all(site).await;
 }
@@ -113,29 +103,29 @@ fn sentinels_that_do_not_help_are_named() {
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_SENTINEL_PASSWORD", SENTINEL_PASSWORD),
     ];
-    silent(&both, &["ls"]).done();
-    silent(&both[..2], &["ls"]).refused(3, "IDEM_SENTINEL_PASSWORD");
-    silent(&[both[0], both[2]], &["ls"]).refused(3, "password");
+    silent(&both, "ls").done();
+    silent(&both[..2], "ls").refused(3, "IDEM_SENTINEL_PASSWORD");
+    silent(&[both[0], both[2]], "ls").refused(3, "password");
     let wrong = format!("{SENTINEL_PASSWORD}-wrong");
     let wrong = [both[0], both[1], ("IDEM_SENTINEL_PASSWORD", &wrong)];
-    silent(&wrong, &["ls"]).refused(3, "sentinel");
+    silent(&wrong, "ls").refused(3, "sentinel");
     let other = url.replace(&format!("/{}", SentinelSetup::NAME), "/orders");
     let other = [("IDEM_STORE", &*other), both[1], both[2]];
-    silent(&other, &["ls"]).refused(3, "`orders`");
+    silent(&other, "ls").refused(3, "`orders`");
     let sentinel = format!("redis://{}", group.sentinel_addrs()[0]);
     let sentinel = [
         ("IDEM_STORE", &*sentinel),
         ("IDEM_PASSWORD", SENTINEL_PASSWORD),
     ];
-    silent(&sentinel, &["doctor"]).refused(3, "redis+sentinel://");
+    silent(&sentinel, "doctor").refused(3, "redis+sentinel://");
 
     // Two of three are enough, and so is one; none is not.
     group.sentinels()[0].kill();
-    silent(&both, &["doctor"]).done();
+    silent(&both, "doctor").done();
     group.sentinels()[1].kill();
-    silent(&both, &["stats"]).done();
+    silent(&both, "stats").done();
     group.sentinels()[2].kill();
-    silent(&both, &["--timeout", "1s", "doctor"]).refused(3, "sentinel");
+    silent(&both, "--timeout 1s doctor").refused(3, "sentinel");
 }
 
 /// The primary is down, and the sentinels have not yet elected another.
@@ -149,7 +139,7 @@ fn a_primary_that_is_down_is_named_until_the_election() {
     let url = format!("redis+sentinel://{hosts}/{}", SentinelSetup::NAME);
     let store = [("IDEM_STORE", &*url), ("IDEM_PASSWORD", PASSWORD)];
     let primary = group.kill_primary();
-    let ran = silent(&store, &["--timeout", "2s", "doctor"]);
+    let ran = silent(&store, "--timeout 2s doctor");
     ran.refused(3, &primary.addr().to_string());
 }
 
@@ -171,7 +161,7 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
     let store = RedisStore::connect(url.replace("://", &format!("://:{PASSWORD}@")));
     let site = Site::new(url, Arc::new(store.await.unwrap()));
     let site = site.with(&[("IDEM_PASSWORD", PASSWORD)]);
-    let whole = site.idem(&["doctor", "--json"]).json();
+    let whole = site.json("doctor");
     assert_eq!(whole["fail"], 0, "{whole:#}");
     assert_eq!(topics(&whole, "version").len(), 3, "{whole:#}");
     // Enough keys that each node has some.
@@ -182,9 +172,9 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
 
     let down = &cluster.nodes()[0];
     down.kill();
-    let ran = site.idem(&["--timeout", "2s", "doctor"]);
+    let ran = site.idem("--timeout 2s doctor");
     assert_eq!(ran.code, 1, "{ran:?}");
-    let ran = site.idem(&["--timeout", "2s", "doctor", "--json"]);
+    let ran = site.idem("--timeout 2s doctor --json");
     assert_eq!(ran.code, 1, "{ran:?}");
     let report: Value = serde_json::from_str(&ran.out).unwrap();
     let [node] = topics(&report, "node")[..] else {
@@ -196,8 +186,7 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
 
     // Records of the other nodes can be shown, and a listing that would lack some is refused.
     let codes = keys.iter().map(|key| {
-        let key = format!("\"{key}\"");
-        let ran = site.idem(&["--timeout", "2s", "show", PAY, "--key", &key]);
+        let ran = site.idem(format!("--timeout 2s show {PAY} --key {key:?}"));
         if ran.code != 0 {
             assert!(!ran.err.contains("claim"), "{ran:?}");
             ran.refused(3, &down.addr().to_string());
@@ -207,8 +196,8 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
     });
     let codes: Vec<_> = codes.collect();
     assert!(codes.contains(&0) && codes.contains(&3), "{codes:?}");
-    for verb in [&["ls"][..], &["stats"], &["purge", PAY, "--yes"]] {
-        let ran = site.idem(&[&["--timeout", "2s"], verb].concat());
+    for verb in ["ls", "stats", "purge payments.pay --yes"] {
+        let ran = site.idem(format!("--timeout 2s {verb}"));
         ran.refused(3, &down.addr().to_string());
     }
 }
@@ -259,19 +248,23 @@ fn what_is_wrong_with_tls_is_named() {
     let missing = files.dir.path().join("missing.pem").display().to_string();
     let url = format!("rediss://{}", server.tls_addr());
     let store = [("IDEM_STORE", &*url), ("IDEM_PASSWORD", PASSWORD)];
-    silent(&store, &["--ca", &ca, "ls"]).done();
-    silent(&store, &["doctor"]).refused(3, "--ca");
-    silent(&store, &["--ca", &other, "doctor"]).refused(3, "--ca");
-    silent(&store, &["--ca", &text, "doctor"]).refused(3, "no PEM of a certificate");
-    silent(&store, &["--ca", &missing, "doctor"]).refused(2, "missing.pem");
+    silent(&store, &format!("--ca {ca} ls")).done();
+    silent(&store, "doctor").refused(3, "--ca");
+    for (ca, code, says) in [
+        (&other, 3, "--ca"),
+        (&text, 3, "no PEM of a certificate"),
+        (&missing, 2, "missing.pem"),
+    ] {
+        silent(&store, &format!("--ca {ca} doctor")).refused(code, says);
+    }
 
     let plain = format!("rediss://{}", server.addr());
     let plain = [("IDEM_STORE", &*plain), ("IDEM_PASSWORD", PASSWORD)];
-    let ran = silent(&plain, &["--timeout", "2s", "--ca", &ca, "doctor"]);
+    let ran = silent(&plain, &format!("--timeout 2s --ca {ca} doctor"));
     ran.refused(3, "`redis://`");
     let without = format!("redis://{}", server.tls_addr());
     let without = [("IDEM_STORE", &*without), ("IDEM_PASSWORD", PASSWORD)];
-    silent(&without, &["--timeout", "2s", "doctor"]).refused(3, "`rediss://`");
+    silent(&without, "--timeout 2s doctor").refused(3, "`rediss://`");
 }
 
 /// The tests are built without TLS of sqlx, and their servers have none.
@@ -279,7 +272,7 @@ fn what_is_wrong_with_tls_is_named() {
 fn tls_to_a_database_names_the_feature() {
     let server = PostgresServer::start();
     let url = format!("{}?sslmode=require", server.url());
-    let ran = silent(&[("IDEM_STORE", &url)], &["--timeout", "2s", "doctor"]);
+    let ran = silent(&[("IDEM_STORE", &url)], "--timeout 2s doctor");
     ran.refused(3, "sqlx/tls-rustls-ring");
 }
 
@@ -297,13 +290,11 @@ fn a_certificate_of_the_client_is_presented() {
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_CA", &ca),
     ];
-    let whole = ["--cert", &cert, "--cert-key", &key, "doctor"];
-    silent(&store, &whole).done();
-    silent(&store, &["doctor"]).refused(3, "--cert");
-    silent(&store, &["--cert", &cert, "doctor"]).refused(2, "--cert-key");
+    silent(&store, &format!("--cert {cert} --cert-key {key} doctor")).done();
+    silent(&store, "doctor").refused(3, "--cert");
+    silent(&store, &format!("--cert {cert} doctor")).refused(2, "--cert-key");
     let strange = Certificates::new();
     let cert = files.write("strange.pem", strange.client_cert_pem());
     let key = files.write("strange.key", strange.client_key_pem());
-    let wrong = ["--cert", &cert, "--cert-key", &key, "doctor"];
-    silent(&store, &wrong).refused(3, "--cert");
+    silent(&store, &format!("--cert {cert} --cert-key {key} doctor")).refused(3, "--cert");
 }

@@ -10,6 +10,7 @@ use idem_runtime::store::{
 };
 use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::command::{Ran, idem_with};
 
@@ -94,11 +95,21 @@ impl Site {
         self
     }
 
-    pub(crate) fn idem(&self, arguments: &[&str]) -> Ran {
+    #[track_caller]
+    pub(crate) fn done(&self, line: impl AsRef<str>) -> String {
+        self.idem(line).done()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self, line: impl AsRef<str>) -> Value {
+        self.idem(format!("{} --json", line.as_ref())).json()
+    }
+
+    pub(crate) fn idem(&self, line: impl AsRef<str>) -> Ran {
         let mut variables = vec![("IDEM_STORE", &*self.url), ("IDEM_PREFIX", PREFIX)];
         let further = self.variables.iter();
         variables.extend(further.map(|(name, value)| (*name, &**value)));
-        idem_with(&variables, arguments)
+        idem_with(&variables, line.as_ref())
     }
 
     /// The answer of a call.

@@ -69,8 +69,8 @@ async fn a_reset_withdraws_the_copy_in_front() {
     let replayed = site.pay("o-1", Err(PayError::Down)).await;
     assert_eq!(replayed, Ok(receipt("r-1")));
     let url = front.url();
-    let reset = ["reset", PAY, "--key", "\"o-1\"", "--yes", "--front", &*url];
-    assert!(site.idem(&reset).done().contains("state now released"));
+    let reset = format!("reset {PAY} --key \"o-1\" --yes --front {url}");
+    assert!(site.done(reset).contains("state now released"));
     let other = Site::new(durable.url(), {
         let fast = RedisStore::connect(front.url()).await.unwrap();
         let store = PostgresStore::connect(durable.url()).await.unwrap();
@@ -78,6 +78,6 @@ async fn a_reset_withdraws_the_copy_in_front() {
     });
     let ran = other.pay("o-1", Ok(receipt("r-2"))).await;
     assert_eq!(ran, Ok(receipt("r-2")));
-    let wrong = ["--prefix", PREFIX, "ls", "--front", &durable.url()];
-    site.idem(&wrong).refused(2, "--front");
+    let wrong = format!("--prefix {PREFIX} ls --front {}", durable.url());
+    site.idem(wrong).refused(2, "--front");
 }

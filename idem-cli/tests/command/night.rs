@@ -81,40 +81,34 @@ async fn the_guide_shows_what_an_operator_sees() {
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     night.push_str("# The alarm: a line in the log of the service.\n");
     night.push_str(&log);
-    let mut idem = |comment: &str, arguments: &[&str]| {
-        writeln!(night, "\n# {comment}\n$ idem {}", shell(arguments)).unwrap();
-        let mut arguments = arguments.to_vec();
-        if arguments[0] == "resolve" {
-            arguments.push("--yes");
-        }
-        let ran = site.idem(&arguments);
+    let mut idem = |comment: &str, line: &str| {
+        writeln!(night, "\n# {comment}\n$ idem {line}").unwrap();
+        let consent = if line.starts_with("resolve") {
+            " --yes"
+        } else {
+            ""
+        };
+        let ran = site.idem(format!("{line}{consent}"));
         night.push_str(&ran.out);
         night.push_str(&ran.err);
     };
-    let key = [PAY, "--key", r#""o-7""#];
-    idem(
-        "What else is unknown?",
-        &["ls", "--state", "unknown", "--oldest"],
-    );
-    idem("What happened to it?", &[&["why"], &key[..]].concat());
-    idem(
-        "Under which key did the bank get it?",
-        &[&["show"], &key[..], &["--derive", "bank.charge"]].concat(),
-    );
-    let value = ["--value", r#"{"id": "ch_81"}"#];
+    let key = format!("{PAY} --key '\"o-7\"'");
+    idem("What else is unknown?", "ls --state unknown --oldest");
+    idem("What happened to it?", &format!("why {key}"));
+    let derived = format!("show {key} --derive bank.charge");
+    idem("Under which key did the bank get it?", &derived);
     idem(
         "The bank's search finds the charge ch_81 under that key: it happened. The answer that callers get:",
-        &[&["resolve"], &key[..], &value].concat(),
+        &format!(r#"resolve {key} --value '{{"id": "ch_81"}}'"#),
     );
-    let value = ["--value", r#"{"number": "r-7", "cents": 1250}"#];
-    let reason = ["--reason", "the bank has ch_81"];
+    let value = r#"--value '{"number": "r-7", "cents": 1250}' --reason 'the bank has ch_81'"#;
     idem(
         "In the form of the function's value:",
-        &[&["resolve"], &key[..], &value, &reason].concat(),
+        &format!("resolve {key} {value}"),
     );
     idem(
         "And for the colleague of the morning:",
-        &[&["why"], &key[..]].concat(),
+        &format!("why {key}"),
     );
     let night = settled(&night);
 
@@ -134,21 +128,6 @@ async fn the_guide_shows_what_an_operator_sees() {
         shown == night,
         "the page shows another terminal; {OVERWRITE}=overwrite writes it anew:\n{night}"
     );
-}
-
-/// Arguments as they are typed.
-fn shell(arguments: &[&str]) -> String {
-    let quoted = arguments.iter().map(|argument| {
-        let is_plain = argument
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-        if is_plain {
-            (*argument).to_owned()
-        } else {
-            format!("'{argument}'")
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// The text with times, durations, process ids and fencing tokens of one night, the same in each run.

@@ -28,14 +28,14 @@ async fn names_move_no_cursor() {
     });
     assert_eq!(answer.await, Err(PayError::Down));
     let site = Site::new(url, store);
-    let of = [NAME, "--key", "\"o-1\""];
-    for (arguments, lines) in [
-        (&["ls"][..], 2),
-        (&["stats"], 2),
-        (&["show", of[0], of[1], of[2]], 10),
-        (&["why", of[0], of[1], of[2]], 6),
+    let of = format!("'{NAME}' --key \"o-1\"");
+    for (verb, lines) in [
+        ("ls".to_owned(), 2),
+        ("stats".to_owned(), 2),
+        (format!("show {of}"), 10),
+        (format!("why {of}"), 6),
     ] {
-        let text = site.idem(arguments).done();
+        let text = site.done(verb);
         assert!(
             text.contains("pay\u{fffd}[2J\u{fffd}31m\u{fffd}\u{fffd}answered: no"),
             "{text}"

@@ -8,6 +8,7 @@ use idem_harness::RedisServer;
 use idem_runtime::store::redis::RedisStore;
 use serde_json::Value;
 
+use crate::command::words;
 use crate::filled::{PREFIX, Site, receipt};
 
 /// A command that ends with the test.
@@ -27,15 +28,8 @@ async fn a_count_that_fails_is_reported_and_the_next_follows() {
     let site = Site::new(server.url(), Arc::new(store));
     site.pay("o-1", Ok(receipt("r-1"))).await.unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
-    command.args([
-        "--store",
-        &server.url(),
-        "--prefix",
-        PREFIX,
-        "--timeout",
-        "1s",
-    ]);
-    command.args(["stats", "--every", "100ms", "--json"]);
+    command.args(["--store", &server.url(), "--prefix", PREFIX]);
+    command.args(words("--timeout 1s stats --every 100ms --json"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut counting = Counting(command.spawn().unwrap());
     let mut counts = BufReader::new(counting.0.stdout.take().unwrap()).lines();

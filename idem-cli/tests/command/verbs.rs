@@ -6,7 +6,7 @@ use idem_runtime::claim::Acquired;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
 use idem_runtime::step;
 use idem_runtime::store::CompleteReply;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::answers;
 use crate::filled::{PAY, PayError, REFUND, Receipt, Site, engine, receipt};
@@ -31,20 +31,31 @@ pub(crate) async fn all(site: Site) {
     purge(&site).await;
 }
 
+/// Asserts that the parts are in the text, in this order.
+#[track_caller]
+fn in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let place = rest.find(part);
+        rest = &rest[place.unwrap_or_else(|| panic!("{part}: {text}"))..];
+    }
+}
+
 /// A call whose first process is gone, and whose second attempt failed.
 async fn why(site: &Site) {
     const WHY: &str = "payments.why";
-    let of = ["--key", r#""o-7""#];
+    let why = |key: &str| site.done(format!("why {WHY} --key {key:?}"));
+    let pay = async |key: &str, end| {
+        let call = site.engine.operation(WHY).key(key);
+        call.run(|_| async { end }).await
+    };
     site.abandon(WHY, "o-7").await;
-    let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
-    assert!(text.contains("did not end: its process died"), "{text}");
-    let ends = [Err(PayError::Down), Ok(receipt("r-7")), Err(PayError::Down)];
-    for end in ends {
-        let call = site.engine.operation(WHY).key("o-7");
-        drop(call.run(|_| async { end }).await);
+    in_order(&why("o-7"), &["did not end: its process died"]);
+    for end in [Err(PayError::Down), Ok(receipt("r-7")), Err(PayError::Down)] {
+        drop(pay("o-7", end).await);
     }
-    let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
-    let places = [
+    let text = why("o-7");
+    let expected = [
         "answered: every call gets the stored value",
         " 1. started ",
         "lapsed after ",
@@ -53,57 +64,36 @@ async fn why(site: &Site) {
         " 3. started ",
         "value after ",
         "Each start after the first is explained",
-    ]
-    .map(|part| text.find(part).unwrap_or_else(|| panic!("{part}: {text}")));
-    assert!(places.is_sorted(), "{text}");
+    ];
+    in_order(&text, &expected);
     let pid = format!("pid {}", std::process::id());
     assert_eq!(text.matches(&pid).count(), 2, "{text}");
-    let document = site
-        .idem(&[&["--json", "why", WHY], &of[..]].concat())
-        .json();
+    let document = site.json(format!(r#"why {WHY} --key "o-7""#));
     let history = document["history"].as_array().unwrap();
     let attempts: Vec<_> = history.iter().map(|event| &event["attempt"]).collect();
     let ends: Vec<_> = attempts.iter().map(|attempt| &attempt["end"]).collect();
     assert_eq!(ends, ["lapsed", "system-error", "value"]);
     assert_eq!(attempts[2]["process"]["pid"], std::process::id());
     // A call that succeeded at once.
-    let once = site.engine.operation(WHY).key("o-8");
-    once.run(|_| async { Ok::<_, PayError>(receipt("r-8")) })
-        .await
-        .unwrap();
-    let text = site.idem(&["why", WHY, "--key", r#""o-8""#]).done();
-    assert!(text.contains("The body was started once"), "{text}");
+    pay("o-8", Ok(receipt("r-8"))).await.unwrap();
+    in_order(&why("o-8"), &["The body was started once"]);
     // The first body succeeds after its successor, whose outcome is unknown.
     let (key, header) = site.abandon(WHY, "o-6").await;
-    let call = site.engine.operation(WHY).key("o-6");
-    drop(
-        call.run(|_| async { Err::<Receipt, _>(PayError::NoReply) })
-            .await,
-    );
+    drop(pay("o-6", Err(PayError::NoReply)).await);
     let late = [&header.encode()[..], br#"{"number":"r-6","cents":6}"#].concat();
     let reply = site.store.complete(&key, &late.into()).await.unwrap();
-    assert!(
-        matches!(reply, CompleteReply::Stored { late: true }),
-        "{reply:?}"
-    );
-    let text = site.idem(&["why", WHY, "--key", r#""o-6""#]).done();
-    assert!(text.contains("counts 2 attempts and remembers 1"), "{text}");
-    assert!(text.contains("succeeded late"), "{text}");
+    assert_eq!(reply, CompleteReply::Stored { late: true });
+    let expected = ["counts 2 attempts and remembers 1", "succeeded late"];
+    in_order(&why("o-6"), &expected);
     // An operator resets answers, of calls with and without earlier attempts.
     for (key, answers) in [("o-7", 1), ("o-8", 1), ("o-8", 2)] {
-        let of = ["--key", &format!("{key:?}")];
-        site.idem(&[&["reset", WHY, "--yes"], &of[..]].concat())
-            .done();
-        let call = site.engine.operation(WHY).key(key);
-        let again = call.run(|_| async { Ok::<_, PayError>(receipt("r-9")) });
-        assert_eq!(again.await, Ok(receipt("r-9")));
-        let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
+        site.done(format!("reset {WHY} --yes --key {key:?}"));
+        let again = pay(key, Ok(receipt("r-9"))).await;
+        assert_eq!(again, Ok(receipt("r-9")));
+        let text = why(key);
         assert_eq!(text.matches("value after ").count(), answers + 1, "{text}");
-        assert_eq!(
-            text.matches("reset by the operator Zoë").count(),
-            answers,
-            "{text}"
-        );
+        let resets = text.matches("reset by the operator Zoë").count();
+        assert_eq!(resets, answers, "{text}");
     }
 }
 
@@ -111,40 +101,25 @@ async fn why(site: &Site) {
 async fn acts(site: &Site) {
     const ACTS: &str = "payments.acts";
     let why = |key: &str, parts: &[&str]| {
-        let text = site.idem(&["why", ACTS, "--key", &format!("{key:?}")]);
-        let text = text.done();
-        let mut rest = &text[..];
-        for part in parts {
-            let place = rest.find(part);
-            rest = &rest[place.unwrap_or_else(|| panic!("{part}: {text}"))..];
-        }
+        let text = site.done(format!("why {ACTS} --key {key:?}"));
+        in_order(&text, parts);
         for invented in ["remembers", "No attempt", "ago"] {
             assert!(!text.contains(invented), "{text}");
         }
     };
-    let change = |verb: &[&str], key: &str| {
-        let of = [ACTS, "--yes", "--key", &format!("{key:?}")];
-        site.idem(&[verb, &of[..]].concat()).done();
+    let change = |verb: &str, key: &str| {
+        site.done(format!("{verb} {ACTS} --yes --key {key:?}"));
     };
     let pay = async |key: &str, end| {
-        let call = engine(&site.store)
-            .operation(ACTS)
-            .key(key)
-            .run(|_| async { end });
-        drop(call.await);
+        let call = engine(&site.store).operation(ACTS).key(key);
+        drop(call.run(|_| async { end }).await);
     };
     let pid = format!("pid {}", std::process::id());
     // The claim of a living process, and one whose outcome is not known; each with a second start.
-    let held = site
-        .engine
-        .operation(ACTS)
-        .key("held")
-        .begin()
-        .await
-        .unwrap();
-    let stuck = ["--reason", "stuck for an hour"];
-    change(&[&["release", "--force"], &stuck[..]].concat(), "held");
-    let released = [
+    let held = site.engine.operation(ACTS).key("held").begin();
+    let held = held.await.unwrap();
+    change("release --force --reason 'stuck for an hour'", "held");
+    let mut released = vec![
         " 1. started ",
         &pid,
         "ended-by-operator after ",
@@ -153,25 +128,14 @@ async fn acts(site: &Site) {
     ];
     why("held", &released);
     pay("held", Ok(receipt("r-1"))).await;
-    why(
-        "held",
-        &[&released[..], &[" 2. started ", "value after "]].concat(),
-    );
+    released.extend([" 2. started ", "value after "]);
+    why("held", &released);
     drop(held);
     pay("unknown", Err(PayError::NoReply)).await;
-    change(
-        &["reset", "--reason", "the bank has no such payment"],
-        "unknown",
-    );
+    change("reset --reason 'the bank has no such payment'", "unknown");
     pay("unknown", Err(PayError::NoReply)).await;
-    change(
-        &["resolve", "--value", r#"{"number":"r-2","cents":2}"#],
-        "unknown",
-    );
-    change(
-        &["resolve", "--unchecked", "--error", r#""Down""#],
-        "unknown",
-    );
+    change(r#"resolve --value {"number":"r-2","cents":2}"#, "unknown");
+    change(r#"resolve --unchecked --error "Down""#, "unknown");
     let twice = [
         " 1. started ",
         "unknown after ",
@@ -183,8 +147,7 @@ async fn acts(site: &Site) {
         "resolve-error by the operator Zoë",
     ];
     why("unknown", &twice);
-    let of = ["--json", "why", ACTS, "--key", r#""unknown""#];
-    let history = site.idem(&of).json()["history"].take();
+    let history = site.json(format!(r#"why {ACTS} --key "unknown""#))["history"].take();
     let act = &history[1]["act"];
     assert_eq!(
         (&act["verb"], &act["operator"]),
@@ -193,23 +156,18 @@ async fn acts(site: &Site) {
     assert_eq!(act["reason"], "the bank has no such payment");
     // An answer, and a record of it that is removed; a call comes within its last 10 seconds.
     pay("answered", Ok(receipt("r-3"))).await;
-    change(&["reset", "--drop-steps"], "answered");
-    let purge = ["purge", ACTS, "--yes", "--reason", "moved"];
-    assert_eq!(
-        site.idem(&[&purge[..], &["--json"]].concat()).json()["changed"],
-        0
-    );
+    change("reset --drop-steps", "answered");
+    let purged = site.json(format!("purge {ACTS} --yes --reason moved"));
+    assert_eq!(purged["changed"], 0);
     pay("answered", Ok(receipt("r-4"))).await;
-    why(
-        "answered",
-        &["purge by the operator Zoë", "reason: moved", " 1. started "],
-    );
+    let expected = ["purge by the operator Zoë", "reason: moved", " 1. started "];
+    why("answered", &expected);
 }
 
 /// An order whose charge is unknown, and whose mail was sent. Finds a reset that leads to the same refusal.
 async fn unknown_step(site: &Site) {
     const ORDER: &str = "payments.order";
-    let pay_of = async |key: &str, charged: Result<Receipt, PayError>| {
+    let pay = async |key: &str, charged: Result<Receipt, PayError>| {
         let call = site.engine.operation(ORDER).key(key).run(|_| async {
             let mailed = step("mail", async |_| Ok::<_, PayError>(receipt("mail")));
             mailed.await?;
@@ -217,57 +175,45 @@ async fn unknown_step(site: &Site) {
         });
         call.await
     };
-    let pay = |charged| pay_of("o-1", charged);
-    assert_eq!(pay(Err(PayError::NoReply)).await, Err(PayError::NoReply));
-    let of = [ORDER, "--key", r#""o-1""#];
-    let shown = site.idem(&[&["show"], &of[..]].concat()).done();
-    assert!(shown.contains("idem reset --done STEP=JSON"), "{shown}");
-    let reset = [&["reset", "--yes"], &of[..]].concat();
-    site.idem(&reset).refused(1, "the step `charge` happened");
-    let other = [&reset[..], &["--not-done", "mail"]].concat();
-    site.idem(&other).refused(1, "the step `charge` happened");
-    let both = [&reset[..], &["--not-done", "mail", "--not-done", "charge"]].concat();
-    site.idem(&both)
-        .refused(1, "no step `mail` whose outcome is not known");
-    let missing = [&reset[..], &["--not-done", "ship"]].concat();
-    site.idem(&missing)
-        .refused(1, "no step `ship`; it has `charge`, `mail`");
+    let no_reply = || Err(PayError::NoReply);
+    assert_eq!(pay("o-1", no_reply()).await, no_reply());
+    let show = |key: &str| site.done(format!("show {ORDER} --key {key:?}"));
+    let why = |key: &str| site.done(format!("why {ORDER} --key {key:?}"));
+    let reset = |how: &str, key| site.idem(format!("reset {ORDER} --yes --key {key:?} {how}"));
+    in_order(&show("o-1"), &["idem reset --done STEP=JSON"]);
+    for (how, refused) in [
+        ("", "the step `charge` happened"),
+        ("--not-done mail", "the step `charge` happened"),
+        (
+            "--not-done mail --not-done charge",
+            "no step `mail` whose outcome is not known",
+        ),
+        ("--not-done ship", "no step `ship`; it has `charge`, `mail`"),
+    ] {
+        reset(how, "o-1").refused(1, refused);
+    }
     // As a hook would, but there is none.
-    site.idem(&[&reset[..], &["--reconciled"]].concat()).done();
-    assert!(matches!(
-        pay(Ok(receipt("r-1"))).await,
-        Err(PayError::Idem(_))
-    ));
-    site.idem(&[&reset[..], &["--not-done", "charge"]].concat())
-        .done();
-    assert_eq!(pay(Ok(receipt("r-1"))).await, Ok(receipt("r-1")));
-    let why = site.idem(&[&["why"], &of[..]].concat()).done();
-    assert!(why.contains("steps: charge did not happen"), "{why}");
+    reset("--reconciled", "o-1").done();
+    let again = pay("o-1", Ok(receipt("r-1"))).await;
+    assert!(matches!(again, Err(PayError::Idem(_))));
+    reset("--not-done charge", "o-1").done();
+    assert_eq!(pay("o-1", Ok(receipt("r-1"))).await, Ok(receipt("r-1")));
+    in_order(&why("o-1"), &["steps: charge did not happen"]);
     // The charge of another order happened.
-    let unknown = pay_of("o-2", Err(PayError::NoReply)).await;
-    assert_eq!(unknown, Err(PayError::NoReply));
-    let of = [ORDER, "--key", r#""o-2""#];
-    let reset = [&["reset", "--yes", "--done"], &of[..]].concat();
-    let done = |step: &str| site.idem(&[&reset[..3], &[step], &reset[3..]].concat());
-    done("charge=r-2").refused(2, "is not JSON");
-    done("charge").refused(2, "its value as JSON");
-    done("mail=1").refused(1, "the step `charge` happened");
-    done(r#"charge={"number":"r-2","cents":2}"#).done();
-    let shown = site.idem(&[&["show"], &of[..]].concat()).done();
-    assert!(shown.contains("charge: finished"), "{shown}");
-    let given = Receipt {
-        number: "r-2".to_owned(),
-        cents: 2,
-    };
-    assert_eq!(pay_of("o-2", Err(PayError::Down)).await, Ok(given));
-    let why = site.idem(&[&["why"], &of[..]].concat()).done();
-    assert!(why.contains("steps: charge happened"), "{why}");
+    assert_eq!(pay("o-2", no_reply()).await, no_reply());
+    reset("--done charge=r-2", "o-2").refused(2, "is not JSON");
+    reset("--done charge", "o-2").refused(2, "its value as JSON");
+    reset("--done mail=1", "o-2").refused(1, "the step `charge` happened");
+    reset(r#"--done charge={"number":"r-2","cents":1250}"#, "o-2").done();
+    in_order(&show("o-2"), &["charge: finished"]);
+    assert_eq!(pay("o-2", Err(PayError::Down)).await, Ok(receipt("r-2")));
+    in_order(&why("o-2"), &["steps: charge happened"]);
 }
 
 /// The labels of calls that did not succeed at once.
 async fn labels(site: &Site) {
     const LABELLED: &str = "payments.labelled";
-    let text = site.idem(&["ls"]).done();
+    let text = site.done("ls");
     assert!(!text.contains("LABEL"), "no record has one: {text}");
     let ends = [
         ("o-1", Some("order …0001"), Err(PayError::NoReply)),
@@ -285,61 +231,57 @@ async fn labels(site: &Site) {
         };
         drop(call.run(|_| async { end }).await);
     }
-    let text = site.idem(&["ls", LABELLED]).done();
+    let text = site.done(format!("ls {LABELLED}"));
     let rows: Vec<_> = text.lines().collect();
-    assert!(
-        rows[0].contains("DIGEST") && rows[0].contains("LABEL"),
-        "{text}"
-    );
-    let row = |part: &str| {
-        let mut rows = rows.iter().filter(|row| row.contains(part));
-        let row = rows.next().unwrap_or_else(|| panic!("{part}: {text}"));
-        assert_eq!(rows.next(), None, "{part}: {text}");
-        *row
+    in_order(rows[0], &["DIGEST", "LABEL"]);
+    let row = |part: &str, state: &str| {
+        let rows: Vec<_> = rows.iter().filter(|row| row.contains(part)).collect();
+        assert!(
+            matches!(rows[..], [row] if row.contains(state)),
+            "{part}: {text}"
+        );
     };
-    assert!(row("order …0001").contains("unknown"), "{text}");
-    assert!(row("order …0003").contains("released"), "{text}");
+    row("order …0001", "unknown");
+    row("order …0003", "released");
     // A listing does not read answers.
     assert_eq!(text.matches("order …").count(), 2, "{text}");
-    let page = site.idem(&["--json", "ls", LABELLED]).json();
-    let labels = |page: &Value| -> BTreeSet<String> {
-        let entries = page["entries"].as_array().unwrap().iter();
+    let entries = |line: String| site.json(line)["entries"].take();
+    let labels = |line| -> BTreeSet<String> {
+        let entries = entries(line);
+        let entries = entries.as_array().unwrap().iter();
         let labels = entries.filter_map(|entry| entry["label"].as_str());
         labels.map(str::to_owned).collect()
     };
     let expected = ["order …0001", "order …0003"].map(str::to_owned);
-    assert_eq!(labels(&page), expected.into());
+    assert_eq!(labels(format!("ls {LABELLED}")), expected.into());
     // One with an answer is read for it.
-    let found = site.idem(&["--json", "ls", LABELLED, "--label", "0002"]);
-    assert_eq!(labels(&found.json()), ["order …0002".to_owned()].into());
-    let none = site.idem(&["ls", "--label", "0007"]).done();
-    assert!(none.contains("no such records"), "{none}");
-    let ages = |arguments: &[&str]| -> Vec<u64> {
-        let page = site.idem(&[&["--json", "ls"], arguments].concat()).json();
-        let entries = page["entries"].as_array().unwrap().iter();
+    let found = labels(format!("ls {LABELLED} --label 0002"));
+    assert_eq!(found, ["order …0002".to_owned()].into());
+    in_order(&site.done("ls --label 0007"), &["no such records"]);
+    let ages = |line: &str| -> Vec<u64> {
+        let entries = entries(line.to_owned());
+        let entries = entries.as_array().unwrap().iter();
         entries
             .map(|entry| entry["age_ms"].as_u64().unwrap())
             .collect()
     };
-    let all = ages(&["--oldest"]);
+    let all = ages("ls --oldest");
     assert!(all.len() > 10 && all.is_sorted_by(|a, b| a >= b), "{all:?}");
-    let oldest = ages(&["--oldest", "--limit", "2"]);
     // They have aged since.
-    assert!(
-        oldest.len() == 2 && oldest[0] >= all[0] && oldest[1] >= all[1],
-        "{oldest:?}"
-    );
+    let oldest = ages("ls --oldest --limit 2");
+    assert_eq!(oldest.len(), 2);
+    assert!(oldest[0] >= all[0] && oldest[1] >= all[1], "{oldest:?}");
     for (key, label) in [
-        (r#""o-1""#, Some("order …0001")),
-        (r#""o-2""#, Some("order …0002")),
-        (r#""o-3""#, Some("order …0003")),
-        (r#""o-4""#, None),
-        (r#""o-5""#, None),
+        ("o-1", Some("order …0001")),
+        ("o-2", Some("order …0002")),
+        ("o-3", Some("order …0003")),
+        ("o-4", None),
+        ("o-5", None),
     ] {
-        let of = [LABELLED, "--key", key];
         for verb in ["show", "why"] {
-            let text = site.idem(&[&[verb], &of[..]].concat()).done();
-            let document = site.idem(&[&["--json", verb], &of[..]].concat()).json();
+            let line = format!("{verb} {LABELLED} --key {key:?}");
+            let text = site.done(&line);
+            let document = site.json(line);
             assert_eq!(document["label"].as_str(), label, "{document:#}");
             match label {
                 Some(label) => assert!(text.contains(label), "{text}"),
@@ -350,61 +292,38 @@ async fn labels(site: &Site) {
 }
 
 fn digest<K: ToKey + ?Sized>(key: &K) -> KeyDigest {
-    KeyBuilder::new(PAY, DEFAULT_MAX_KEY_BYTES)
-        .key(key)
-        .unwrap()
+    let digest = KeyBuilder::new(PAY, DEFAULT_MAX_KEY_BYTES).key(key);
+    digest.unwrap()
 }
 
 fn doctor(site: &Site) {
-    let text = site.idem(&["doctor"]).done();
-    for part in [
-        "version",
-        "persistence",
-        "durability",
-        "journal",
-        "clock",
-        "latency",
-        "listing",
-    ] {
-        let is_there = text.contains(part);
-        assert!(is_there || part != "latency", "{text}");
-    }
-    let document = site.idem(&["--json", "doctor"]).json();
+    let text = site.done("doctor");
+    in_order(&text, &["latency", "listing", "the guarantee holds"]);
+    let document = site.json("doctor");
     assert_eq!(document["fail"], 0, "{document:#}");
     assert!(document["ok"].as_u64().unwrap() >= 5, "{document:#}");
 }
 
 /// The digests of a listing, page by page.
-fn listed(site: &Site, arguments: &[&str]) -> BTreeSet<String> {
-    let mut digests = BTreeSet::new();
-    let mut cursor = None;
+fn listed(site: &Site, filters: &str) -> BTreeSet<String> {
+    let (mut digests, mut after) = (BTreeSet::new(), String::new());
     loop {
-        let mut all = vec!["ls", "--json"];
-        all.extend(arguments);
-        let after = cursor
-            .take()
-            .map(|cursor: String| ["--after".to_owned(), cursor]);
-        all.extend(after.iter().flatten().map(String::as_str));
-        let page = site.idem(&all).json();
-        let entries = page["entries"].as_array().unwrap();
-        digests.extend(
-            entries
-                .iter()
-                .map(|entry| entry["digest"].as_str().unwrap().to_owned()),
-        );
+        let page = site.json(format!("ls {filters} {after}"));
+        let entries = page["entries"].as_array().unwrap().iter();
+        digests.extend(entries.map(|entry| entry["digest"].as_str().unwrap().to_owned()));
         match page["cursor"].as_str() {
-            Some(next) => cursor = Some(next.to_owned()),
+            Some(next) => after = format!("--after {next}"),
             None => return digests,
         }
     }
 }
 
 fn ls(site: &Site) {
-    let text = site.idem(&["ls"]).done();
-    for part in [
-        "OPERATION",
-        PAY,
-        REFUND,
+    let text = site.done("ls");
+    for part in ["OPERATION", PAY, REFUND] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for state in [
         "running",
         "abandoned",
         "unknown",
@@ -412,85 +331,73 @@ fn ls(site: &Site) {
         "error",
         "released",
     ] {
-        assert!(text.contains(part), "{part}: {text}");
+        assert!(text.contains(state), "{state}: {text}");
     }
-    let whole = listed(site, &[]);
+    let whole = listed(site, "");
     assert_eq!(whole.len(), 10);
-    assert_eq!(listed(site, &["--limit", "2"]), whole);
-    let unknown = listed(site, &[PAY, "--state", "unknown"]);
+    assert_eq!(listed(site, "--limit 2"), whole);
+    let unknown = listed(site, "payments.pay --state unknown");
     assert_eq!(unknown.len(), 4);
-    assert_eq!(
-        listed(site, &[PAY, "--state", "error"]),
-        [digest("o-2").to_string()].into()
-    );
-    assert_eq!(listed(site, &[PAY, "--state", "answered"]).len(), 2);
     assert!(unknown.contains(&digest("o-3").to_string()));
-    assert_eq!(listed(site, &[PAY, "--state", "pending"]).len(), 1);
-    assert_eq!(listed(site, &[REFUND]).len(), 1);
-    assert_eq!(listed(site, &["--older-than", "1h"]).len(), 0);
-    let exhausted = ["--max-attempts", "1", "--state", "exhausted"];
-    assert_eq!(
-        listed(site, &exhausted),
-        [digest("o-gone").to_string()].into()
-    );
-    site.idem(&["ls", "--older-than", "soon"])
-        .refused(2, "no duration");
-    site.idem(&["ls", "--after", "nonsense"])
-        .refused(2, "cursor");
+    for (filters, key) in [
+        ("payments.pay --state error", "o-2"),
+        ("--max-attempts 1 --state exhausted", "o-gone"),
+    ] {
+        assert_eq!(listed(site, filters), [digest(key).to_string()].into());
+    }
+    for (filters, count) in [
+        ("payments.pay --state answered", 2),
+        ("payments.pay --state pending", 1),
+        (REFUND, 1),
+        ("--older-than 1h", 0),
+    ] {
+        assert_eq!(listed(site, filters).len(), count, "{filters}");
+    }
+    site.idem("ls --older-than soon").refused(2, "no duration");
+    site.idem("ls --after nonsense").refused(2, "cursor");
 }
 
 fn show(site: &Site) {
-    let by_key = |key: &str| site.idem(&["show", PAY, "--json", "--key", key]).json();
-    let (text, tuple) = (by_key("\"o-3\""), by_key("[\"m-1\", 7]"));
-    assert_eq!(text["digest"], digest("o-3").to_string());
-    assert_eq!(tuple["digest"], digest(&("m-1", 7_u32)).to_string());
-    assert_eq!(
-        (&text["state"], &tuple["state"]),
-        (&json!("unknown"), &json!("unknown"))
-    );
-    let scoped = site.idem(&[
-        "show",
-        PAY,
-        "--json",
-        "--scope",
-        "\"tenant-7\"",
-        "--key",
-        "\"o-1\"",
-    ]);
-    assert_eq!(scoped.json()["state"], "unknown");
+    for (key, of) in [
+        (r#""o-3""#, digest("o-3")),
+        (r#"["m-1",7]"#, digest(&("m-1", 7_u32))),
+    ] {
+        let shown = site.json(format!("show payments.pay --key {key}"));
+        assert_eq!(shown["digest"], of.to_string());
+        assert_eq!(shown["state"], "unknown");
+    }
+    let scoped = site.json(r#"show payments.pay --scope "tenant-7" --key "o-1""#);
+    assert_eq!(scoped["state"], "unknown");
     let known = digest("o-1");
-    let hex = known
-        .as_bytes()
-        .iter()
-        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    let hex = known.as_bytes().iter();
+    let hex: String = hex.map(|byte| format!("{byte:02x}")).collect();
     for digest in [known.to_string(), hex] {
-        let shown = site.idem(&["show", PAY, "--digest", &digest]).done();
+        let shown = site.done(format!("show payments.pay --digest {digest}"));
         assert!(shown.contains("not shown without --value"), "{shown}");
         assert!(!shown.contains("r-1"), "{shown}");
-        let shown = site
-            .idem(&["show", PAY, "--value", "--json", "--digest", &digest])
-            .json();
+        let shown = site.json(format!("show payments.pay --value --digest {digest}"));
         assert_eq!(shown["answer"], json!({ "number": "r-1", "cents": 1_250 }));
     }
-    let stepped = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
+    let stepped = site.done(r#"show payments.pay --key "o-steps""#);
     assert!(stepped.contains("charge: finished"), "{stepped}");
     assert!(!stepped.contains("r-9"), "{stepped}");
-    let missing = site.idem(&["show", PAY, "--key", "\"o-99\""]);
+    let missing = site.idem(r#"show payments.pay --key "o-99""#);
     missing.refused(1, &digest("o-99").to_string());
-    site.idem(&["show", PAY, "--key", "o-1"])
-        .refused(2, "is not JSON");
-    site.idem(&["show", PAY, "--key", "1.5"])
-        .refused(2, "--digest");
-    site.idem(&["show", PAY]).refused(2, "--key");
+    for (key, refused) in [
+        ("--key o-1", "is not JSON"),
+        ("--key 1.5", "--digest"),
+        ("", "--key"),
+    ] {
+        site.idem(format!("show payments.pay {key}"))
+            .refused(2, refused);
+    }
 }
 
 fn stats(site: &Site) {
-    let text = site.idem(&["stats"]).done();
-    assert!(text.contains("total"), "{text}");
-    let document = site.idem(&["stats", "--json"]).json();
-    let operations = document["operations"].as_array().unwrap();
+    assert!(site.done("stats").contains("total"));
+    let document = site.json("stats");
+    let mut operations = document["operations"].as_array().unwrap().iter();
     let pay = operations
-        .iter()
         .find(|counts| counts["operation"] == PAY)
         .unwrap();
     let expected = json!({
@@ -505,65 +412,54 @@ fn stats(site: &Site) {
 
 /// Without a terminal and `--yes` nothing is changed.
 fn unconfirmed(site: &Site) {
-    let key = ["--key", "\"o-3\""];
-    for verb in [
-        &["resolve", PAY, "--unchecked", "--value", "1"][..],
-        &["reset", PAY],
-        &["purge", PAY],
+    for line in [
+        r#"resolve payments.pay --key "o-3" --unchecked --value 1"#,
+        r#"reset payments.pay --key "o-3""#,
+        "purge payments.pay",
+        r#"release payments.pay --key "o-gone""#,
     ] {
-        let mut arguments = verb.to_vec();
-        if verb[0] != "purge" {
-            arguments.extend(key);
-        }
-        site.idem(&arguments).refused(2, "--yes");
+        site.idem(line).refused(2, "--yes");
     }
-    site.idem(&["release", PAY, "--key", "\"o-gone\""])
-        .refused(2, "--yes");
-    let counted = site.idem(&["stats", "--json"]).json();
-    assert_eq!(counted["total"]["unknown"], 4);
-    assert_eq!(counted["total"]["records"], 10);
+    let total = site.json("stats")["total"].take();
+    assert_eq!(
+        (&total["unknown"], &total["records"]),
+        (&json!(4), &json!(10))
+    );
 }
 
 async fn resolve(site: &Site) {
     let value = serde_json::to_string(&receipt("r-3")).unwrap();
-    let resolve = ["resolve", PAY, "--key", "\"o-3\"", "--yes"];
-    let text = site
-        .idem(&[&resolve[..], &["--value", &value]].concat())
-        .done();
+    let resolve = |key: &str, answer: &str| {
+        site.idem(format!("resolve payments.pay --key {key:?} --yes {answer}"))
+    };
+    let text = resolve("o-3", &format!("--value {value}")).done();
     assert!(text.contains("state now answered"), "{text}");
     let replayed = site.pay("o-3", Err(PayError::Down)).await;
     assert_eq!(replayed, Ok(receipt("r-3")));
     // An answer by hand may be corrected, that of a body is not.
-    let error = [
-        "--error",
-        r#"{"Declined": {"reason": "refused at the bank"}}"#,
-        "--json",
-    ];
-    let document = site.idem(&[&resolve[..], &error].concat()).json();
-    assert_eq!(document["after"]["state"], "error");
-    let of_body = [
-        "resolve", PAY, "--key", "\"o-1\"", "--yes", "--value", &value,
-    ];
-    site.idem(&of_body).refused(1, "which its body has written");
-    site.idem(&[&resolve[..], &["--value", "r-3"]].concat())
-        .refused(2, "not JSON");
+    let error = r#"--error '{"Declined": {"reason": "refused at the bank"}}'"#;
+    let corrected = resolve("o-3", &format!("{error} --json"));
+    assert_eq!(corrected.json()["after"]["state"], "error");
     let long = "x".repeat(257);
-    site.idem(&[&resolve[..], &["--reason", &long, "--value", &value]].concat())
-        .refused(2, "257 bytes");
-    let running = [
-        "resolve",
-        PAY,
-        "--key",
-        "\"o-run\"",
-        "--yes",
-        "--value",
-        &value,
-    ];
-    site.idem(&running).refused(1, "idem release");
-    let with_error = [
-        "resolve", PAY, "--key", "\"o-5\"", "--yes", error[0], error[1],
-    ];
-    site.idem(&with_error).done();
+    for (key, answer, code, refused) in [
+        (
+            "o-1",
+            format!("--value {value}"),
+            1,
+            "which its body has written",
+        ),
+        ("o-3", "--value r-3".to_owned(), 2, "not JSON"),
+        (
+            "o-3",
+            format!("--reason {long} --value {value}"),
+            2,
+            "257 bytes",
+        ),
+        ("o-run", format!("--value {value}"), 1, "idem release"),
+    ] {
+        resolve(key, &answer).refused(code, refused);
+    }
+    resolve("o-5", error).done();
     let replayed = site.pay("o-5", Ok(receipt("r-5"))).await;
     assert!(
         matches!(replayed, Err(PayError::Declined { .. })),
@@ -572,73 +468,56 @@ async fn resolve(site: &Site) {
 }
 
 async fn reset(site: &Site) {
-    let key = ["--key", "[\"m-1\",7]", "--yes"];
-    let text = site.idem(&[&["reset", PAY][..], &key].concat()).done();
+    let text = site.done(r#"reset payments.pay --key ["m-1",7] --yes"#);
     assert!(text.contains("as a first attempt"), "{text}");
     let ran = site.pay(&("m-1", 7_u32), Ok(receipt("r-7"))).await;
     assert_eq!(ran, Ok(receipt("r-7")));
-    let steps = |text: &str| text.matches("charge").count();
-    let stepped = ["reset", PAY, "--key", "\"o-steps\"", "--yes"];
-    site.idem(&stepped).done();
-    let shown = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
-    assert_eq!(steps(&shown), 1, "{shown}");
-    site.idem(&[&stepped[..], &["--drop-steps"]].concat())
-        .done();
-    let shown = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
-    assert_eq!(steps(&shown), 0, "{shown}");
+    for (drop_steps, left) in [("", 1), ("--drop-steps", 0)] {
+        site.done(format!(
+            r#"reset payments.pay --key "o-steps" --yes {drop_steps}"#
+        ));
+        let shown = site.done(r#"show payments.pay --key "o-steps""#);
+        assert_eq!(shown.matches("charge").count(), left, "{shown}");
+    }
 }
 
 async fn release(site: &Site, held: Acquired) {
-    let running = ["release", PAY, "--key", "\"o-run\"", "--yes"];
-    site.idem(&running).refused(1, "--force");
-    let document = site
-        .idem(&[&running[..], &["--force", "--json"]].concat())
-        .json();
+    let release = |key: &str| site.idem(format!("release payments.pay --yes --key {key}"));
+    release(r#""o-run""#).refused(1, "--force");
+    let document = release(r#""o-run" --force --json"#).json();
     assert_eq!(document["before"]["state"], "running");
     assert_eq!(document["after"]["state"], "released");
     // In the process of the first owner a call would wait for it.
-    let other = engine(&site.store);
-    let call = other.operation(PAY).key("o-run");
-    let ran = call
-        .run(|_| async { Ok::<_, PayError>(receipt("r-run")) })
-        .await;
-    assert_eq!(ran, Ok(receipt("r-run")));
+    let call = engine(&site.store).operation(PAY).key("o-run");
+    let ran = call.run(|_| async { Ok::<_, PayError>(receipt("r-run")) });
+    assert_eq!(ran.await, Ok(receipt("r-run")));
     // The first owner comes back, and changes nothing.
     drop(held);
-    assert_eq!(
-        site.pay("o-run", Err(PayError::Down)).await,
-        Ok(receipt("r-run"))
-    );
-    let text = site
-        .idem(&["release", PAY, "--key", "\"o-gone\"", "--yes"])
-        .done();
-    assert!(text.contains("released"), "{text}");
-    let answered = ["release", PAY, "--key", "\"o-1\"", "--yes"];
-    site.idem(&answered)
-        .refused(1, "no claim is held or abandoned");
+    let replayed = site.pay("o-run", Err(PayError::Down)).await;
+    assert_eq!(replayed, Ok(receipt("r-run")));
+    assert!(release(r#""o-gone""#).done().contains("released"));
+    release(r#""o-1""#).refused(1, "no claim is held or abandoned");
 }
 
 async fn purge(site: &Site) {
-    site.pay("o-late", Err(PayError::NoReply))
-        .await
-        .unwrap_err();
-    let dry = site.idem(&["purge", REFUND, "--dry-run"]).done();
+    let late = site.pay("o-late", Err(PayError::NoReply)).await;
+    late.unwrap_err();
+    let dry = site.done("purge payments.refund --dry-run");
     assert!(dry.contains("1 record of"), "{dry}");
-    let old = ["purge", REFUND, "--older-than", "1h", "--yes", "--json"];
-    assert_eq!(site.idem(&old).json()["removed"], 0);
-    let text = site.idem(&["purge", REFUND, "--yes"]).done();
+    let old = site.json("purge payments.refund --older-than 1h --yes");
+    assert_eq!(old["removed"], 0);
+    let text = site.done("purge payments.refund --yes");
     assert!(text.contains("1 record removed"), "{text}");
     // What is unfinished stays, unless it is named.
-    let all = site.idem(&["purge", PAY, "--yes", "--json"]).json();
-    assert_eq!(all["changed"], 0);
-    let left = site.idem(&["stats", PAY, "--json"]).json();
+    assert_eq!(site.json("purge payments.pay --yes")["changed"], 0);
+    let left = site.json("stats payments.pay");
     assert_eq!(left["total"]["values"], 0, "{left:#}");
     assert_eq!(left["total"]["unknown"], 2, "{left:#}");
-    let unknown = ["purge", PAY, "--state", "unknown", "--yes", "--json"];
-    assert_eq!(site.idem(&unknown).json()["removed"], 2);
+    let unknown = site.json("purge payments.pay --state unknown --yes");
+    assert_eq!(unknown["removed"], 2);
     let ran = site.pay("o-late", Ok(receipt("r-late"))).await;
     assert_eq!(ran, Ok(receipt("r-late")));
-    let expired = site.idem(&["purge", "--expired", "--yes"]).done();
+    let expired = site.done("purge --expired --yes");
     assert!(
         expired.contains("deleted") || expired.contains("nothing to do"),
         "{expired}"
