@@ -43,7 +43,7 @@ const COUNTS: [(&str, bool); 9] = [
 /// The counts of an operation.
 #[derive(Clone, Debug, Default)]
 struct Counts {
-    counts: [u64; COUNTS.len()],
+    numbers: [u64; COUNTS.len()],
     /// The age of the oldest record that is running, abandoned, exhausted or unknown.
     oldest_unfinished: Option<Duration>,
     oldest: Option<Duration>,
@@ -62,7 +62,7 @@ impl Counts {
             // And what a later version may add: an operator should look at it.
             _ => ("unknown", true),
         };
-        for (counted, (of, _)) in self.counts.iter_mut().zip(COUNTS) {
+        for (counted, (of, _)) in self.numbers.iter_mut().zip(COUNTS) {
             let counts = of == "records" || of == name || of == "exhausted" && is_exhausted;
             *counted += u64::from(counts);
         }
@@ -73,7 +73,7 @@ impl Counts {
     }
 
     fn plus(mut self, other: &Self) -> Self {
-        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+        for (count, other) in self.numbers.iter_mut().zip(other.numbers) {
             *count += other;
         }
         self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
@@ -86,7 +86,7 @@ impl Counts {
             "oldest_unfinished_ms": self.oldest_unfinished.map(millis),
             "oldest_ms": self.oldest.map(millis),
         });
-        for ((name, _), count) in COUNTS.into_iter().zip(self.counts) {
+        for ((name, _), count) in COUNTS.into_iter().zip(self.numbers) {
             document[name] = count.into();
         }
         document
@@ -188,7 +188,7 @@ fn table(out: &mut dyn Write, tally: &Tally) -> io::Result<()> {
     let mut columns = vec![Column::left("OPERATION", names)];
     for (place, (name, is_rare)) in COUNTS.into_iter().enumerate() {
         let head = name.to_uppercase().replace('_', " ");
-        let counts = rows.iter().map(|(_, counts)| count(counts.counts[place]));
+        let counts = rows.iter().map(|(_, counts)| count(counts.numbers[place]));
         let column = Column::right(&head, counts);
         if !(is_rare && column.is_all("0")) {
             columns.push(column);

@@ -369,8 +369,8 @@ fn show(site: &Site) {
     let scoped = site.json(r#"show payments.pay --scope "tenant-7" --key "o-1""#);
     assert_eq!(scoped["state"], "unknown");
     let known = digest("o-1");
-    let hex = known.as_bytes().iter();
-    let hex: String = hex.map(|byte| format!("{byte:02x}")).collect();
+    let bytes = known.as_bytes().iter();
+    let hex = bytes.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     for digest in [known.to_string(), hex] {
         let shown = site.done(format!("show payments.pay --digest {digest}"));
         assert!(shown.contains("not shown without --value"), "{shown}");
