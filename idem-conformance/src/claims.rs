@@ -1,8 +1,8 @@
 //! Claims, releases and renewals.
 
 use super::probe::{
-    A, ASKED, B, C, IN_TIME, LEASE, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL, answer,
-    ask_to_find_out, at_most, dated, header, pending, request_by, request_with,
+    A, ASKED, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, SUPERSEDED, answer, ask_to_find_out,
+    at_most, dated, header, pending, request_by, request_with,
 };
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply, State,
@@ -15,9 +15,6 @@ use std::time::Duration;
 cases! {
     1 the_first_claim_is_granted: transport,
     1 owners_are_compared_to_the_last_byte: transport,
-    2 the_owner_gives_a_key_back: transport,
-    2 a_claim_that_was_lost_is_written_again: transport,
-    3 a_claim_after_its_own_release_is_granted_nothing: transport,
     3 an_operation_that_was_dropped_can_be_sent_again: transport,
     8 a_key_without_attempts_is_granted_to_nobody,
     17 a_claim_that_needs_a_record_begins_none: transport,
@@ -49,55 +46,6 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
         claim,
         "the owner itself is granted"
     );
-}
-
-async fn the_owner_gives_a_key_back(p: Probe) {
-    for (n, holder) in [A, C].into_iter().enumerate() {
-        for (m, remains) in REMAINS.into_iter().enumerate() {
-            let p = p.at(n * 10 + m);
-            p.take(&request_by(holder)).await;
-            assert_eq!(p.release(holder, remains).await, RELEASED);
-            expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
-        }
-    }
-}
-
-async fn a_claim_that_was_lost_is_written_again(p: Probe) {
-    for (n, claim) in [
-        header(pending()),
-        with!(header(pending()), owner: C, attempts: u16::MAX, retain: TTL),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let p = p.at(n);
-        assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
-        let (record, left) = p.found().await;
-        assert_eq!(record.header, claim);
-        assert!(record.body().is_empty());
-        p.assert_left(left, claim.retain);
-        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    }
-}
-
-async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
-    // As if the claim had been sent twice, and the network had delayed one until now.
-    for (n, remains) in REMAINS.into_iter().enumerate() {
-        let p = p.at(n);
-        p.take(&request_by(A)).await;
-        assert_eq!(p.release(A, remains).await, RELEASED);
-        let bytes = p.peek().await.expect("a released record stays");
-        for request in [request_by(A), ask_to_find_out(A), at_most(1, A)] {
-            assert_eq!(
-                p.claim(&request).await,
-                ClaimReply::Running {
-                    lease_left: Duration::ZERO
-                },
-                "its sender is gone"
-            );
-        }
-        p.unchanged(&bytes, "a claim after its own release").await;
-    }
 }
 
 /// Polls once, and drops: the operation may or may not be executed.

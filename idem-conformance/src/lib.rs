@@ -110,5 +110,5 @@ mod unreadable;
 
 pub use self::case::{Case, Tag};
 pub use self::fixture::{BoxFuture, Fixture, Plant};
-pub use self::sequences::{History, Setting, sequences};
+pub use self::sequences::{History, replay, sequences};
 pub use self::suite::cases;

@@ -1,10 +1,9 @@
 //! Leases and lives: by the store's clock, to the millisecond.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, finished_by, header,
-    kept_for, pending, record, request_by,
+    A, B, C, IN_TIME, LEASE, MS, Probe, RETAIN, TTL, finished, header, pending, record, request_by,
 };
-use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, Remains, State};
+use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, State};
 use std::time::Duration;
 
 cases! {
@@ -13,7 +12,6 @@ cases! {
     5 leases_of_every_length_end_when_they_should,
     5 a_record_with_more_life_than_written_is_as_good_as_new,
     6 an_answer_expires_to_the_millisecond,
-    6 a_release_of_which_nothing_remains_lives_for_a_lease,
     6 every_retention_is_kept,
 }
 
@@ -39,7 +37,7 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     }
     p.plant(&header(pending()), b"", RETAIN - LEASE + MS).await;
     assert_eq!(running(&p).await, MS);
-    let theirs = finished_by(B);
+    let theirs = with!(finished(&header(pending())), owner: B);
     let lease_left = superseded!(p.complete(&record(&theirs, b"")).await);
     assert_eq!(lease_left, MS);
     p.advance(MS).await;
@@ -127,21 +125,6 @@ async fn an_answer_expires_to_the_millisecond(p: Probe) {
     expires_in(&p, TTL / 2).await;
 }
 
-async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
-    const LEAST: Duration = Duration::from_secs(10);
-    for (n, lease) in [MS * 100, LEAST, LEAST + MS].into_iter().enumerate() {
-        let p = p.at(n);
-        let request = with!(request_by(A), lease: lease);
-        expect!(p.claim(&request).await, ClaimReply::Granted { .. } => ());
-        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
-        let life = lease.max(LEAST);
-        assert_eq!(p.header().await.retain, life);
-        p.assert_left(p.found().await.1, life);
-        p.advance(life).await;
-        assert_eq!(p.read().await, ReadReply::Absent);
-    }
-}
-
 async fn every_retention_is_kept(p: Probe) {
     for (n, retain) in [
         Duration::from_millis(200),
@@ -158,7 +141,7 @@ async fn every_retention_is_kept(p: Probe) {
     {
         let p = p.at(n);
         let claim = p.take(&request_by(A)).await;
-        let done = kept_for(retain, finished(&claim));
+        let done = with!(finished(&claim), retain: retain);
         let bytes = record(&done, b"long");
         assert_eq!(p.complete(&bytes).await, IN_TIME);
         if retain > p.fixture.drift() + MS {

@@ -16,29 +16,13 @@ cases! {
     16 a_listing_goes_on_in_another_client: transport,
     16 a_listing_misses_nothing_while_others_come_and_go: transport,
     16 a_listing_refuses_a_position_that_is_none: transport,
-    16 a_store_lists_or_says_that_it_cannot: transport,
 }
-
-const FILTERS: [EntryFilter; 8] = [
-    EntryFilter::Any,
-    EntryFilter::Running,
-    EntryFilter::Abandoned,
-    EntryFilter::Released,
-    EntryFilter::Answered,
-    EntryFilter::NotStored,
-    EntryFilter::Unknown,
-    EntryFilter::Exhausted,
-];
 
 /// A store may return more than the limit where its server keeps records together.
 const ONE_PLACE: usize = 32;
 
 fn request(p: &Probe) -> ListRequest {
     ListRequest::new(p.fixture.prefix())
-}
-
-fn filtered(p: &Probe, filter: EntryFilter) -> ListRequest {
-    with!(request(p), filter: filter)
 }
 
 /// The names of listed records.
@@ -243,29 +227,5 @@ async fn a_listing_refuses_a_position_that_is_none(p: Probe) {
         let error = reply.expect_err("no position");
         let kinds = [StoreErrorKind::InvalidCursor, StoreErrorKind::Unsupported];
         assert!(kinds.contains(&error.kind()), "{after:?}: {error}");
-    }
-}
-
-async fn a_store_lists_or_says_that_it_cannot(p: Probe) {
-    let probes = planted(&p, "pay", 0..3).await;
-    match p.fixture.store().list(&request(&p)).await {
-        Ok(_) => {
-            let (found, _) = list(&p, &request(&p)).await.expect("it has just done so");
-            assert_eq!(found.len(), probes.len());
-        }
-        Err(error) => {
-            assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
-            assert!(!error.is_transient(), "sending again does not help");
-            for filter in FILTERS {
-                let request = filtered(&p, filter);
-                let kind = p
-                    .fixture
-                    .store()
-                    .list(&request)
-                    .await
-                    .map_err(|error| error.kind());
-                assert_eq!(kind.err(), Some(StoreErrorKind::Unsupported), "{filter:?}");
-            }
-        }
     }
 }

@@ -3,26 +3,17 @@
 use super::notified::in_time;
 use super::notified::{NotificationLog, listen as subscribe};
 use super::probe::{
-    A, B, IN_TIME, LEASE, Probe, RELEASED, REMAINS, RETAIN, TTL, answer, ask_to_find_out, done,
-    header, owner, pending, record, request_by, undecided,
+    A, B, IN_TIME, Probe, RELEASED, RETAIN, answer, done, header, owner, request_by,
 };
-use super::resolving::{new, reset, resolved};
-use idem_runtime::store::{
-    ClaimReply, Needs, OutcomeKind, Owner, ReadReply, Remains, RenewReply, ResolveReply, State,
-    Watch,
-};
+use super::resolving::{reset, resolved};
+use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, State, Watch};
 use std::sync::Arc;
 
 cases! {
     14 a_watch_is_told_of_a_completion: transport,
-    14 a_watch_is_told_of_a_release: transport,
-    14 a_watch_is_told_of_a_resolution: transport,
     14 every_watch_of_a_key_is_told: transport,
     14 a_key_is_watched_again_after_the_last_has_left: transport,
     14 a_watch_is_told_of_what_happened_before_it_asked: transport,
-    14 a_watch_is_told_of_each_claim_that_a_look_has_seen: transport,
-    14 a_watch_is_told_of_a_body_that_starts_after_finding_out: transport,
-    15 who_listens_is_told_of_every_kind_of_resolution: transport,
     15 who_listens_is_told_of_many_resolutions: transport,
     15 everybody_who_listens_is_told: transport,
     15 who_listens_is_told_after_others_have_gone: transport,
@@ -47,38 +38,6 @@ async fn a_watch_is_told_of_a_completion(p: Probe) {
         assert_eq!(stored, IN_TIME);
         assert_notified(&p, &mut watch, "a completion").await;
         expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
-    }
-}
-
-async fn a_watch_is_told_of_a_release(p: Probe) {
-    for (n, remains) in REMAINS.into_iter().enumerate() {
-        let p = p.at(n);
-        p.take(&request_by(A)).await;
-        let Some(mut watch) = p.watch().await else {
-            return;
-        };
-        assert_eq!(p.release(A, remains).await, RELEASED);
-        assert_notified(&p, &mut watch, "a release").await;
-        expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
-    }
-}
-
-async fn a_watch_is_told_of_a_resolution(p: Probe) {
-    for (n, seen) in [done(OutcomeKind::Unknown), pending()]
-        .into_iter()
-        .enumerate()
-    {
-        let p = p.at(n);
-        let seen = header(seen);
-        // Long ago, so that a claim has lapsed.
-        p.plant(&seen, b"", seen.retain / 2).await;
-        let Some(mut watch) = p.watch().await else {
-            return;
-        };
-        let found = with!(seen, state: done(OutcomeKind::Value), owner: Owner::from_bytes(*b"who found it out"), retain: TTL);
-        let resolved = p.resolve(&seen, &record(&found, b"it landed")).await;
-        assert_eq!(resolved, ResolveReply::Resolved);
-        assert_notified(&p, &mut watch, "a resolution").await;
     }
 }
 
@@ -124,40 +83,6 @@ async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
     assert_eq!(p.header().await.state, State::Released);
 }
 
-async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
-    p.take(&request_by(A)).await;
-    let Some(mut watch) = p.watch().await else {
-        return;
-    };
-    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-    assert_notified(&p, &mut watch, "a release").await;
-    let claim = p.take(&request_by(B)).await;
-    expect!(p.poll().await, ReadReply::Found { .. } => ());
-    expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ()); // sent again
-    assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    let stored = p.complete(&answer(&claim, b"done")).await;
-    assert_eq!(stored, IN_TIME);
-    assert_notified(&p, &mut watch, "a completion").await;
-}
-
-/// The watcher has read only the reconciling claim, and not that of the body, when the body completes.
-async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
-    for (n, needs) in [Needs::Verdict, Needs::Nothing].into_iter().enumerate() {
-        let p = p.at(n);
-        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
-        p.look_into(&ask_to_find_out(B)).await;
-        let Some(mut watch) = p.watch().await else {
-            return;
-        };
-        expect!(p.poll().await, ReadReply::Found { .. } => ());
-        let start = with!(request_by(B), needs: needs);
-        let claim = p.take(&start).await;
-        let stored = p.complete(&answer(&claim, b"done")).await;
-        assert_eq!(stored, IN_TIME);
-        assert_notified(&p, &mut watch, "a completion").await;
-    }
-}
-
 /// `None`: the store does not notify listeners.
 async fn listen(p: &Probe) -> Option<Arc<NotificationLog>> {
     let (store, patience) = (p.fixture.store(), p.fixture.patience());
@@ -176,22 +101,6 @@ async fn reset_an_answer(p: &Probe) {
     p.plant(&seen, b"paid", RETAIN).await;
     expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     resolved(p, &seen, &reset()).await;
-}
-
-async fn who_listens_is_told_of_every_kind_of_resolution(p: Probe) {
-    let Some(log) = listen(&p).await else { return };
-    let seen = [
-        done(OutcomeKind::Value),
-        done(OutcomeKind::Error),
-        undecided(),
-    ];
-    for (n, seen) in seen.into_iter().enumerate() {
-        let p = p.at(n);
-        p.plant(&header(seen), b"", RETAIN).await;
-        let found = record(&new(done(OutcomeKind::Value)), b"it landed");
-        resolved(&p, &header(seen), &found).await;
-        assert_told(&log, &p, "a resolution").await;
-    }
 }
 
 async fn who_listens_is_told_of_many_resolutions(p: Probe) {

@@ -23,7 +23,6 @@ pub(super) const C: Owner = Owner::from_bytes(*b"\0\r\n\xff\xfe$1\r\n\0 \"'{}*")
 
 pub(super) const ASKED: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\n");
 pub(super) const OTHER: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\0");
-pub(super) const NONE: Fingerprint = Fingerprint::NONE;
 /// The types of the answers: bytes that a text protocol would corrupt.
 pub(super) const TYPES: AnswerTypes = AnswerTypes::from_bytes([0x0d, 0x0a, 0x00, 0x24]);
 
@@ -45,8 +44,6 @@ pub(super) const OUTCOMES: [OutcomeKind; 4] = [
 
 /// The reply to the completion of a claim that no other attempt has taken over.
 pub(super) const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
-/// The reply to the completion of a lost record, or of a claim that a later attempt had.
-pub(super) const LATE: CompleteReply = CompleteReply::Stored { late: true };
 pub(super) const RELEASED: ReleaseReply = ReleaseReply::Released;
 pub(super) const SUPERSEDED: ReleaseReply = ReleaseReply::Superseded;
 
@@ -65,17 +62,13 @@ pub(super) fn owner(number: usize) -> Owner {
     Owner::from_bytes(bytes)
 }
 
-pub(super) fn limit(attempts: u16) -> Option<NonZeroU16> {
-    NonZeroU16::new(attempts)
-}
-
 /// The claim request of `owner` unless the case needs another.
 pub(super) fn request_by(owner: Owner) -> ClaimRequest {
     with!(
         ClaimRequest::new(owner, LEASE, RETAIN),
         fingerprint: ASKED,
         types: TYPES,
-        max_attempts: limit(5),
+        max_attempts: NonZeroU16::new(5),
         dated: false,
     )
 }
@@ -125,15 +118,6 @@ pub(super) const fn undecided() -> State {
     }
 }
 
-/// Every record of an unknown outcome, and its remaining life.
-pub(super) fn unknowns() -> [(State, Duration); 3] {
-    [
-        (unknown_outcome(), RETAIN),
-        (undecided(), RETAIN),
-        (reconciling(), RETAIN - LEASE),
-    ]
-}
-
 pub(super) const fn done(outcome: OutcomeKind) -> State {
     State::Done {
         outcome,
@@ -176,34 +160,9 @@ pub(super) fn ended(claim: &Header, outcome: OutcomeKind) -> Header {
     with!(finished(claim), state: done(outcome))
 }
 
-/// The header with which `owner` completes the claim of [`header`].
-pub(super) fn finished_by(owner: Owner) -> Header {
-    by(owner, finished(&header(pending())))
-}
-
 /// The same header, of another owner.
 pub(super) const fn by(owner: Owner, header: Header) -> Header {
     with!(header, owner: owner)
-}
-
-/// The same header, with another retention.
-pub(super) const fn kept_for(retain: Duration, header: Header) -> Header {
-    with!(header, retain: retain)
-}
-
-/// The same header, with another fence.
-pub(super) const fn fenced(fence: Fence, header: Header) -> Header {
-    with!(header, fence: fence)
-}
-
-/// The same header, with another number of attempts.
-pub(super) const fn counted(attempts: u16, header: Header) -> Header {
-    with!(header, attempts: attempts)
-}
-
-/// The same header, with another fingerprint.
-pub(super) const fn fingerprinted(fingerprint: Fingerprint, header: Header) -> Header {
-    with!(header, fingerprint: fingerprint)
 }
 
 /// The record with which the owner of `claim` completes.

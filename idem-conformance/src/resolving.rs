@@ -1,10 +1,11 @@
 //! Resolutions: an operator replaces the record that was read.
 
 use super::probe::{
-    B, LEASE, NO_RECORDS, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, by, counted, done, fenced,
-    fingerprinted, header, pending, reconciling, record, request_by, undecided,
+    B, LEASE, NO_RECORDS, OTHER, OUTCOMES, Probe, RETAIN, TTL, by, done, header, pending,
+    reconciling, record, request_by, undecided,
 };
 use bytes::Bytes;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{AnswerTypes, Fence, Header, OutcomeKind, Owner, ResolveReply, State};
 use std::time::Duration;
 
@@ -63,11 +64,11 @@ async fn a_resolution_of_another_record_changes_nothing(p: Probe) {
         let others = [
             with!(there, state: other_state),
             by(B, there),
-            fenced(Fence::new(there.fence.get() + 1), there),
-            counted(there.attempts - 1, there),
+            with!(there, fence: Fence::new(there.fence.get() + 1)),
+            with!(there, attempts: there.attempts - 1),
             with!(there, retain: RETAIN * 2),
-            fingerprinted(OTHER, there),
-            fingerprinted(NONE, there),
+            with!(there, fingerprint: OTHER),
+            with!(there, fingerprint: Fingerprint::NONE),
             with!(there, types: AnswerTypes::UNKNOWN),
         ];
         for seen in others {

@@ -11,11 +11,9 @@ use idem_runtime::store::{
 };
 
 cases! {
-    10 nothing_at_all_is_not_replaced: transport,
-    10 what_is_too_short_is_not_replaced,
+    10 what_is_no_record_is_not_replaced: transport,
     10 a_newer_layout_is_not_replaced,
     10 an_unknown_state_is_not_replaced,
-    10 what_another_program_wrote_is_not_replaced,
     10 a_record_without_an_expiry_is_not_replaced: transport,
     10 a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody,
     10 a_value_of_another_type_is_not_replaced: transport,
@@ -63,14 +61,16 @@ async fn stays(p: &Probe, bytes: &[u8], error: Unreadable) {
     p.unchanged(bytes, "what the store refused").await;
 }
 
-async fn nothing_at_all_is_not_replaced(p: Probe) {
-    stays(&p, b"", Unreadable::Short { bytes: 0 }).await;
-}
-
-async fn what_is_too_short_is_not_replaced(p: Probe) {
+async fn what_is_no_record_is_not_replaced(p: Probe) {
     let whole = record(&header(pending()), b"");
-    for bytes in [1, 2, 17, 18, 35, HEADER - 1] {
+    for bytes in [0, 1, 2, 17, 18, 35, HEADER - 1] {
         stays(&p, &whole[..bytes], Unreadable::Short { bytes }).await;
+    }
+    stays(&p, b"27", Unreadable::Short { bytes: 2 }).await;
+    // Of other programs.
+    for text in ["{\"status\":\"COMPLETED\"}", "in progress", "\0\0\0\0"] {
+        let byte = text.as_bytes()[0];
+        stays(&p, text.as_bytes(), Unreadable::Layout { byte }).await;
     }
 }
 
@@ -93,18 +93,6 @@ async fn an_unknown_state_is_not_replaced(p: Probe) {
             stays(&p, &bytes, Unreadable::State { byte }).await;
         }
     }
-}
-
-async fn what_another_program_wrote_is_not_replaced(p: Probe) {
-    for text in [
-        "{\"status\":\"COMPLETED\",\"data\":{}}",
-        "in progress",
-        "\0\0\0\0",
-    ] {
-        let byte = text.as_bytes()[0];
-        stays(&p, text.as_bytes(), Unreadable::Layout { byte }).await;
-    }
-    stays(&p, b"27", Unreadable::Short { bytes: 2 }).await;
 }
 
 async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {

@@ -81,7 +81,7 @@ struct Watching {
 pub(super) async fn run(
     fixture: &Arc<dyn Fixture>,
     number: u64,
-    theme: Theme,
+    (name, theme): (&'static str, Theme),
     sequence: &mut [Operation],
 ) -> Result<(), History> {
     let setting = Setting::of_run(fixture, number);
@@ -96,14 +96,7 @@ pub(super) async fn run(
     let outcome = driver.all(theme, sequence).await;
     // The records of this run are no burden to the next.
     fixture.advance(driver.scale.step * 100).await;
-    outcome.map_err(|observed| {
-        History::new(
-            setting.owners,
-            setting.label.clone(),
-            &driver.steps,
-            &observed,
-        )
-    })
+    outcome.map_err(|observed| History::new((name, sequence), &setting, &driver.steps, &observed))
 }
 
 fn print(number: u8) -> Fingerprint {
@@ -470,14 +463,8 @@ impl Driver<'_> {
         if agree {
             self.learn(&call, &observed, &mut expected);
         }
-        let seen = self.watches.iter().filter(|watching| !watching.is_unseen);
-        let watches = seen.map(|watching| watching.step).collect();
         let (key, notifies, resolves) = (call.key(), expected.notifies, expected.resolves);
-        self.steps.push(Step {
-            call,
-            expected,
-            watches,
-        });
+        self.steps.push(Step { call, expected });
         if !agree {
             return Err(format!("{observed:?}"));
         }
@@ -587,7 +574,7 @@ impl Driver<'_> {
             ) => {
                 near(left, *life);
                 // A store may mark the bytes of a record that is watched.
-                if Setting::is_record(record, &model.header, model.body(), &model.journal()) {
+                if is_record(record, model, &model.header, &model.journal()) {
                     *record = model.clone();
                 }
             }
@@ -599,8 +586,7 @@ impl Driver<'_> {
                 }),
             ) => {
                 up_to(left, *life);
-                let is_polled =
-                    Setting::is_polled(record, &model.header, model.body(), &model.journal());
+                let is_polled = is_polled(record, model);
                 let lease_left = model.header.lease_left(*life) + drift;
                 if is_polled
                     && is_claim(&model.header)
@@ -681,9 +667,42 @@ impl Driver<'_> {
     }
 }
 
+fn is_answered(state: State) -> bool {
+    matches!(state, State::Done { outcome, .. } if outcome != OutcomeKind::Unknown)
+}
+
+/// Whether a record has this header and journal, and the model's answer.
+fn is_record(record: &Record, model: &Record, header: &Header, journal: &Journal) -> bool {
+    // The bytes behind a header without an answer are its journal.
+    let has_body = is_answered(header.state) || journal.is_empty();
+    record.header == *header
+        && record.journal() == *journal
+        && (!has_body || record.body() == model.body())
+}
+
+/// Whether a record is the model's, as a caller gets it: a store may leave out the journal of a record without an
+/// answer.
+fn is_answer(record: &Record, model: &Record) -> bool {
+    let bare = with!(model.header, journal: JournalKind::None);
+    is_record(record, model, &model.header, &model.journal())
+        || !is_answered(model.header.state) && record.header == bare && record.body().is_empty()
+}
+
+/// Whether a record is the model's claim, as a waiting call gets it: a copy may have a shorter lease and life.
+fn is_polled(record: &Record, model: &Record) -> bool {
+    let mut copied = model.header;
+    copied.state = match (record.header.state, copied.state) {
+        (State::Pending { lease }, State::Pending { .. }) => State::Pending { lease },
+        (State::Reconciling { lease }, State::Reconciling { .. }) => State::Reconciling { lease },
+        _ => return is_answer(record, model),
+    };
+    (copied.retain, copied.journal) = (record.header.retain, record.header.journal);
+    record.header == copied
+}
+
 /// A store may leave the journal out of a record without an answer.
 fn let_go(record: &mut Record, model: &Record) {
-    if Setting::is_answer(record, &model.header, model.body(), &model.journal()) {
+    if is_answer(record, model) {
         *record = model.clone();
     }
 }

@@ -11,8 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use self::history::History;
-use self::operation::{CLAIMS, JOURNALS, NEWS, OUTCOMES, Operation, Random, Theme, simpler};
-pub use self::setting::Setting;
+use self::operation::{Operation, Random, THEMES, Theme, simpler};
 use crate::case::{Case, Tag};
 use crate::fixture::{BoxFuture, Fixture};
 
@@ -40,11 +39,38 @@ pub fn sequences(
     Box::pin(async move {
         let mut runs = Runs { fixture, number: 0 };
         for seed in seeds {
-            for theme in [CLAIMS, JOURNALS, OUTCOMES, NEWS] {
+            for theme in THEMES {
                 runs.seed(theme, seed).await?;
             }
         }
         Ok(())
+    })
+}
+
+/// Repeats a [`History`], as its code does, on a store of any kind.
+///
+/// # Errors
+///
+/// The calls up to the first reply that is not the model's.
+///
+/// # Panics
+///
+/// If there are no sequences of this name.
+///
+/// # Cancel safety
+///
+/// It may be dropped at any time.
+pub fn replay(
+    fixture: Arc<dyn Fixture>,
+    theme: &str,
+    operations: &[[u8; 16]],
+) -> BoxFuture<'static, Result<(), History>> {
+    let theme = THEMES.into_iter().find(|(name, _)| *name == theme);
+    let theme = theme.expect("a name of sequences");
+    let mut operations = operations.to_vec();
+    Box::pin(async move {
+        let mut runs = Runs { fixture, number: 0 };
+        runs.run(theme, &mut operations).await
     })
 }
 
@@ -55,12 +81,16 @@ struct Runs {
 }
 
 impl Runs {
-    async fn run(&mut self, theme: Theme, sequence: &mut [Operation]) -> Result<(), History> {
+    async fn run(
+        &mut self,
+        theme: (&'static str, Theme),
+        sequence: &mut [Operation],
+    ) -> Result<(), History> {
         self.number += 1;
         drive::run(&self.fixture, self.number, theme, sequence).await
     }
 
-    async fn seed(&mut self, theme: Theme, seed: u64) -> Result<(), History> {
+    async fn seed(&mut self, theme: (&'static str, Theme), seed: u64) -> Result<(), History> {
         let mut shortest = Random(seed).sequence();
         let Err(mut history) = self.run(theme, &mut shortest).await else {
             return Ok(());
@@ -78,10 +108,10 @@ impl Runs {
     }
 }
 
-async fn case(fixture: Arc<dyn Fixture>, theme: Theme) {
+async fn case(fixture: Arc<dyn Fixture>, theme: usize) {
     let mut runs = Runs { fixture, number: 0 };
     for seed in 0..SEEDS {
-        if let Err(history) = runs.seed(theme, seed).await {
+        if let Err(history) = runs.seed(THEMES[theme], seed).await {
             panic!("the store and the model of its records disagree:\n\n{history}");
         }
     }
@@ -95,17 +125,9 @@ pub(crate) fn cases() -> Vec<Case> {
         run,
     };
     vec![
-        of("sequences_of_claims", |fixture| {
-            Box::pin(case(fixture, CLAIMS))
-        }),
-        of("sequences_of_journals", |fixture| {
-            Box::pin(case(fixture, JOURNALS))
-        }),
-        of("sequences_of_outcomes", |fixture| {
-            Box::pin(case(fixture, OUTCOMES))
-        }),
-        of("sequences_of_notifications", |fixture| {
-            Box::pin(case(fixture, NEWS))
-        }),
+        of("sequences_of_claims", |it| Box::pin(case(it, 0))),
+        of("sequences_of_journals", |it| Box::pin(case(it, 1))),
+        of("sequences_of_outcomes", |it| Box::pin(case(it, 2))),
+        of("sequences_of_notifications", |it| Box::pin(case(it, 3))),
     ]
 }

@@ -49,7 +49,6 @@ pub(super) struct Expected {
     pub(super) reply: Reply,
     /// The fence of the grant is any above the last one, which is that of the reply.
     pub(super) new_fence: bool,
-    pub(super) last_fence: Fence,
     /// The journal of the grant has one entry more: this attempt, which has lapsed.
     pub(super) lapsed: Option<Header>,
     /// The remaining life in the reply is any up to this one.
@@ -67,7 +66,6 @@ impl From<Reply> for Expected {
         Self {
             reply,
             new_fence: false,
-            last_fence: Fence::default(),
             lapsed: None,
             at_most: None,
             optional: false,
@@ -464,7 +462,6 @@ impl Model {
         };
         Expected {
             new_fence,
-            last_fence: fence,
             lapsed,
             ..reply.into()
         }

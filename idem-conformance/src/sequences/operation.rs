@@ -35,19 +35,26 @@ use Kind::{
 /// The kinds of operations of sequences about one subject, the frequent ones more than once.
 pub(super) type Theme = &'static [Kind];
 
-pub(super) const CLAIMS: Theme = &[
+pub(super) const THEMES: [(&str, Theme); 4] = [
+    ("claims", CLAIMS),
+    ("journals", JOURNALS),
+    ("outcomes", OUTCOMES),
+    ("notifications", NEWS),
+];
+
+const CLAIMS: Theme = &[
     Claim, Claim, Claim, Claim, Claim, Complete, Complete, Release, Release, Renew, Renew, Again,
     Again, Lapse, Lapse, Expire, Advance, Read, Poll, AtHand, Plant, List,
 ];
-pub(super) const JOURNALS: Theme = &[
+const JOURNALS: Theme = &[
     Claim, Claim, Claim, Append, Append, Append, Append, Complete, Release, Release, Resolve,
     Again, Again, Renew, Lapse, Lapse, Expire, Plant, Read,
 ];
-pub(super) const OUTCOMES: Theme = &[
+const OUTCOMES: Theme = &[
     Claim, Claim, Claim, Claim, Claim, Complete, Complete, Complete, Resolve, Resolve, Release,
     Release, Again, Lapse, Lapse, Expire, AtHand, List, Renew, Plant, Append,
 ];
-pub(super) const NEWS: Theme = &[
+const NEWS: Theme = &[
     Claim, Claim, Claim, Complete, Complete, Release, Resolve, Resolve, Watch, Watch, Poll, Listen,
     Lapse, Lapse, AtHand, Append, List, Plant, Again,
 ];

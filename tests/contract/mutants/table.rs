@@ -319,14 +319,14 @@ flaws! {
     2 completes_for_every_owner: Both => See(COMPLETE, |s| !done(s), OfCaller);
     2 releases_for_every_owner: Both => See(RELEASE, pending, OfCaller);
     2 renews_for_every_owner: Both => See(RENEW, any, OfCaller);
-    2 appends_for_every_owner: Both => See(APPEND, any, OfCaller);
+    2 appends_for_every_owner: Sequences => See(APPEND, any, OfCaller);
     2 renews_what_is_released: Sequences => See(RENEW, released, AsClaim);
     2 appends_to_what_has_ended: Sequences => See(APPEND, mine, AsClaim);
     2 refuses_late_answers: Both => Say(COMPLETE, |s| theirs(s) && !done(s), OVERTAKEN);
-    2 forgets_lost_claims: Both => Say(RENEW, absent, &Reply::Renew(RenewReply::Lost));
+    2 forgets_lost_claims: Sequences => Say(RENEW, absent, &Reply::Renew(RenewReply::Lost));
     2 forgets_lost_journals: Both => Say(APPEND, absent, &Reply::Append(AppendReply::Lost));
     2 writes_lost_journals_in_part: Cases => Put(APPEND, absent, |w, s| journal_again(w, s, false));
-    2 writes_lost_reconciliations_as_claims: Both => Put(RENEW, absent, |w, _| w.header.state = PENDING);
+    2 writes_lost_reconciliations_as_claims: Sequences => Put(RENEW, absent, |w, _| w.header.state = PENDING);
     2 writes_the_journal_of_every_owner: Sequences => See(WITH, pending, OfCaller);
     2 releases_what_its_operator_has_not_seen: Sequences => Ask(WITH, any, |s| s.read = None);
     2 resolves_what_its_operator_has_not_seen: Sequences => Ask(RESOLVE, any, |s| s.read = None);
@@ -334,13 +334,13 @@ flaws! {
     2 refuses_claims_that_are_not_as_said: Both =>
         Say(PASSED, |s| s.before.is_none_or(|(header, _)| header != s.claim), OVERTAKEN);
     2 refuses_completions_without_a_claim: Sequences => Say(BARE, any, OVERTAKEN);
-    2 completes_reconciliations_of_others: Both => See(COMPLETE, reconciling, OfCaller);
+    2 completes_reconciliations_of_others: Sequences => See(COMPLETE, reconciling, OfCaller);
     3 refuses_a_claim_sent_again: Both => See(CLAIM, |s| mine(s) && pending(s), OfNobody);
     3 counts_a_claim_sent_again: Both =>
         Put(CLAIM, |s| mine(s) && pending(s), |w, _| w.header.attempts = w.header.attempts.saturating_add(1));
     3 takes_an_attempt_back_twice: Both => See(RELEASE, released, As(PENDING));
     3 prolongs_an_answer_sent_again: Sequences => See(COMPLETE, |s| mine(s) && done(s), As(RELEASED));
-    3 grants_a_claim_after_its_own_release: Both => See(CLAIM, released, OfNobody);
+    3 grants_a_claim_after_its_own_release: Sequences => See(CLAIM, released, OfNobody);
     3 refuses_a_reconciliation_sent_again: Sequences =>
         Say(CLAIM, |s| mine(s) && reconciling(s) && s.asked.reconciles, WAIT);
     3 refuses_a_resolution_sent_again: Sequences =>
@@ -354,7 +354,7 @@ flaws! {
     4 cuts_large_answers: Both => Put(COMPLETE, any, |w, _| w.tail.truncate(8 << 10));
     4 keeps_answers_as_text: Both =>
         Put(COMPLETE, any, |w, _| w.tail = String::from_utf8_lossy(&w.tail).into_owned().into());
-    4 refuses_a_success_over_an_unknown_outcome: Both =>
+    4 refuses_a_success_over_an_unknown_outcome: Sequences =>
         Say(COMPLETE, |s| theirs(s) && unknown(s), OVERTAKEN);
     4 replaces_an_unknown_outcome_by_an_error: Sequences =>
         See(COMPLETE, |s| theirs(s) && unknown(s), As(RELEASED));
@@ -389,7 +389,7 @@ flaws! {
     7 forgets_on_release: Both => Put(RELEASE, any, |w, _| w.life = Duration::ZERO);
     7 gives_one_fence: Both => Put(CLAIM, |s| !mine(s), |w, _| w.header.fence = Fence::new(7));
     7 takes_fences_from_the_clock: Both => See(CLAIM, any, Attempts(0));
-    7 lowers_fences_by_late_answers: Both =>
+    7 lowers_fences_by_late_answers: Sequences =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.header.fence = s.brought.header.fence);
     7 looks_into_an_attempt_under_its_fence: Both => Put(CLAIM, looks, fence_as_before);
     7 starts_under_the_fence_of_a_reconciliation: Sequences => Put(CLAIM, starts, fence_as_before);
@@ -403,9 +403,9 @@ flaws! {
         Say(CLAIM, |s| theirs(s) && pending(s) && spent(s), &Reply::Claim(ClaimReply::Exhausted { attempts: 1 }));
     8 exhausts_reconciliations: Sequences =>
         Say(CLAIM, |s| s.asked.reconciles && lapsed(s) && spent(s), &Reply::Claim(ClaimReply::Exhausted { attempts: 1 }));
-    8 forgets_attempts_by_answers: Both =>
+    8 forgets_attempts_by_answers: Sequences =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.header.attempts = s.brought.header.attempts);
-    8 counts_reconciliations: Both =>
+    8 counts_reconciliations: Sequences =>
         Put(CLAIM, looks, |w, _| w.header.attempts = w.header.attempts.saturating_add(1));
     8 starts_without_counting: Sequences => Put(CLAIM, starts, attempts_as_before);
     8 starts_without_a_limit: Sequences => Ask(CLAIM, starts, no_limit);
@@ -463,7 +463,7 @@ flaws! {
     13 runs_what_was_to_be_found_out: Cases =>
         See(CLAIM, |s| reconciling(s) && lapsed(s) && !s.asked.reconciles, As(RELEASED));
     13 asks_no_caller_to_find_out: Both => Ask(CLAIM, any, no_hook);
-    13 asks_no_caller_about_lapsed_claims: Both => Ask(CLAIM, pending, no_hook);
+    13 asks_no_caller_about_lapsed_claims: Sequences => Ask(CLAIM, pending, no_hook);
     13 asks_no_caller_about_released_attempts: Sequences => Ask(CLAIM, released, no_hook);
     13 starts_on_a_stale_verdict: Sequences =>
         Ask(CLAIM, |s| s.asked.needs == Needs::Verdict, nothing_needed);
@@ -473,12 +473,12 @@ flaws! {
     13 has_at_hand_what_is_not_final: Sequences => See(HAND, unknown, As(ANSWERED));
     14 notifies_no_watch: Both => Watches(|_| false);
     14 notifies_no_watch_of_answers: Both => Watches(|s| !COMPLETE.contains(&s.op));
-    14 notifies_no_watch_of_resolutions: Both => Watches(|s| s.op != Op::Resolve);
-    14 notifies_no_watch_of_lapsed_claims: Both => Watches(|s| !lapsed(s) || done(s));
+    14 notifies_no_watch_of_resolutions: Sequences => Watches(|s| s.op != Op::Resolve);
+    14 notifies_no_watch_of_lapsed_claims: Sequences => Watches(|s| !lapsed(s) || done(s));
     14 notifies_the_first_watch_only: Both => FirstWatch;
     15 notifies_no_listener: Both => Listeners(|_| false);
     15 notifies_one_listener: Cases => OneListener;
-    15 notifies_of_resets_only: Both => Listeners(is_reset);
+    15 notifies_of_resets_only: Sequences => Listeners(is_reset);
     15 never_begins_to_notify: Both => NeverHears;
     16 lists_every_state: Sequences => List(|request, _| request.filter = EntryFilter::Any);
     16 lists_every_attempt: Sequences => List(|request, _| request.min_attempts = 0);
@@ -501,7 +501,7 @@ flaws! {
     18 cuts_journals_by_late_appends: Sequences =>
         Put(APPEND, any, |w, s| journal(w, s.journal.as_bytes().to_vec()));
     18 cuts_long_journals: Both => Put(APPEND, any, |w, _| w.tail.truncate(8 << 10));
-    18 ends_with_the_journal_that_it_is_given: Both =>
+    18 ends_with_the_journal_that_it_is_given: Sequences =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.tail = s.brought.as_bytes()[56..].to_vec());
     18 forgets_journals_by_claims: Both => Put(CLAIM, any, |w, _| journal(w, Vec::new()));
     18 forgets_journals_by_renewals: Sequences => Put(RENEW, any, |w, _| journal(w, Vec::new()));
