@@ -52,7 +52,7 @@ feature_pairs() {
     published_only "$crates"
     # Private features, which others enable, are no choice of a user.
     CARGO_TARGET_DIR=target "$place/bin/cargo-hack" hack check --manifest-path "$crates/idem-runtime/Cargo.toml" \
-        --feature-powerset --depth 2 --exclude-features "$alone,_sql,_server" --exclude-no-default-features
+        --feature-powerset --depth 2 --exclude-features "$alone,_certificates,_sql,_server" --exclude-no-default-features
 }
 
 # What `cargo publish` checks beyond the packages, without an upload.

@@ -4,7 +4,6 @@ pub(super) mod builder;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -668,14 +667,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-impl fmt::Debug for JetStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JetStream")
-            .field("stream", &self.broker.stream)
-            .field("durable", &self.broker.durable)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(JetStream it { stream: it.broker.stream, durable: it.broker.durable });
 
 /// A delivery of a [`JetStream`].
 pub struct JetStreamDelivery {
@@ -805,11 +797,4 @@ impl Delivery for JetStreamDelivery {
     }
 }
 
-impl fmt::Debug for JetStreamDelivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JetStreamDelivery")
-            .field("sequence", &self.sequence)
-            .field("deliveries", &self.deliveries)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(JetStreamDelivery it { sequence: it.sequence, deliveries: it.deliveries });

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -475,21 +474,10 @@ impl Drop for KafkaDelivery {
     }
 }
 
-impl fmt::Debug for KafkaTopic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KafkaTopic")
-            .field("topic", &self.group.topic)
-            .field("group", &self.group.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(KafkaTopic it { topic: it.group.topic, group: it.group.name });
 
-impl fmt::Debug for KafkaDelivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KafkaDelivery")
-            .field("topic", &self.group.topic)
-            .field("partition", &self.partition())
-            .field("offset", &self.offset())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(KafkaDelivery it {
+    topic: it.group.topic,
+    partition: it.partition(),
+    offset: it.offset()
+});

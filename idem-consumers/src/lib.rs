@@ -7,9 +7,12 @@
 // A private feature: what it guards names the public ones by hand.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql"))))]
 
+#[macro_use]
+mod debug;
+
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
+mod builder;
 mod catch_unwind;
-#[cfg(feature = "rabbitmq-tls")]
-mod certificates;
 mod consume;
 mod delivery;
 mod handler_error;
@@ -31,6 +34,8 @@ mod source_events;
 mod subscription;
 mod verdict;
 
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
+pub use self::builder::SourceBuilder;
 pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::handler_error::HandlerError;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,14 +45,8 @@ struct Waiting {
     visible: Option<Instant>,
 }
 
-/// Without the payload and the id.
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting")
-            .field("deliveries", &self.deliveries)
-            .finish_non_exhaustive()
-    }
-}
+// Without the payload and the id.
+debug_fields!(Waiting it { deliveries: it.deliveries });
 
 impl MemoryQueue {
     /// An empty queue.

@@ -7,7 +7,6 @@ mod tls;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -199,17 +198,13 @@ impl RabbitQueue {
     }
 }
 
-/// Without the URL, which has a password.
-impl fmt::Debug for RabbitQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitQueue")
-            .field("queue", &self.settings.queue.as_str())
-            .field("prefetch", &self.settings.prefetch)
-            .field("dead_exchange", &self.settings.dead_exchange.as_str())
-            .field("dead_routing_key", &self.settings.dead_routing_key.as_str())
-            .finish_non_exhaustive()
-    }
-}
+// Without the URL, which has a password.
+debug_fields!(RabbitQueue it {
+    queue: it.settings.queue.as_str(),
+    prefetch: it.settings.prefetch,
+    dead_exchange: it.settings.dead_exchange.as_str(),
+    dead_routing_key: it.settings.dead_routing_key.as_str()
+});
 
 impl RabbitSettings {
     /// Fails if the dead letters have no place to go. An error ends the channel.
@@ -625,15 +620,11 @@ fn integer(value: &AMQPValue) -> Option<i64> {
     }
 }
 
-/// Without the content of the message.
-impl fmt::Debug for RabbitDelivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitDelivery")
-            .field("queue", &self.session.settings.queue.as_str())
-            .field("tag", &self.message.delivery_tag)
-            .finish_non_exhaustive()
-    }
-}
+// Without the content of the message.
+debug_fields!(RabbitDelivery it {
+    queue: it.session.settings.queue.as_str(),
+    tag: it.message.delivery_tag
+});
 
 impl Delivery for RabbitDelivery {
     /// The property `message_id`.

@@ -5,7 +5,6 @@ mod endpoint;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,16 +109,12 @@ struct Group {
     events: SourceEvents,
 }
 
-/// Without the connection, whose URL may have a password, and without entries.
-impl fmt::Debug for RedisStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStream")
-            .field("stream", &self.group.stream)
-            .field("group", &self.group.name)
-            .field("consumer", &self.group.consumer)
-            .finish_non_exhaustive()
-    }
-}
+// Without the connection, whose URL may have a password, and without entries.
+debug_fields!(RedisStream it {
+    stream: it.group.stream,
+    group: it.group.name,
+    consumer: it.group.consumer
+});
 
 impl RedisStream {
     /// Connects, and creates stream and group where they are not there. A new group begins with the first entry.
@@ -234,16 +229,9 @@ impl RedisStream {
         }
         let mut cursor = "0-0".to_owned();
         loop {
-            let mut command = redis::cmd("XAUTOCLAIM");
-            command
-                .arg(&group.stream)
-                .arg(&group.name)
-                .arg(&group.consumer);
-            command
-                .arg(millis(group.visibility))
-                .arg(&cursor)
-                .arg("COUNT")
-                .arg(BATCH);
+            let mut command = group.command("XAUTOCLAIM");
+            command.arg((&group.consumer, millis(group.visibility)));
+            command.arg((&cursor, "COUNT", BATCH));
             let reply: Vec<Value> = group.link.query(&command).await?;
             let mut reply = reply.into_iter();
             let next = reply.next().unwrap_or(Value::Nil);
@@ -272,16 +260,10 @@ impl RedisStream {
     async fn read(&mut self) -> Result<(), RedisError> {
         let group = &self.group;
         let mut command = redis::cmd("XREADGROUP");
-        command
-            .arg("GROUP")
-            .arg(&group.name)
-            .arg(&group.consumer)
-            .arg("COUNT")
-            .arg(BATCH);
-        command
-            .arg("BLOCK")
-            .arg(millis(LONGEST_BLOCK.min(group.visibility / 2)));
-        command.arg("STREAMS").arg(&group.stream).arg(">");
+        let block = millis(LONGEST_BLOCK.min(group.visibility / 2));
+        command.arg(("GROUP", &group.name, &group.consumer));
+        command.arg(("COUNT", BATCH, "BLOCK", block));
+        command.arg(("STREAMS", &group.stream, ">"));
         let reply: Option<Vec<(String, Vec<Entry>)>> = self.reader.query(&command).await?;
         let entries = reply.into_iter().flatten().flat_map(|(_, entries)| entries);
         let entries: Vec<Entry> = entries.collect();
@@ -438,6 +420,13 @@ impl Group {
         })
     }
 
+    /// A command about the group, by its name.
+    fn command(&self, name: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg((&self.stream, &self.name));
+        command
+    }
+
     /// Notes entries that this process has received; `first`: no other consumer had them before.
     fn received(&self, entries: &[Entry], first: bool) {
         for id in entries.iter().filter_map(|(id, _)| entry_id(id)) {
@@ -465,10 +454,8 @@ impl Group {
     ///
     /// Returns whether there were any.
     async fn give_up_trimmed(&self) -> Result<bool, RedisError> {
-        let mut command = redis::cmd("XPENDING");
-        command.arg(&self.stream).arg(&self.name);
-        command.arg("IDLE").arg(millis(self.visibility));
-        command.arg("-").arg("+").arg(10 * BATCH);
+        let mut command = self.command("XPENDING");
+        command.arg(("IDLE", millis(self.visibility), "-", "+", 10 * BATCH));
         let pending: Vec<(String, String, u64, u64)> = self.link.query(&command).await?;
         let mut any = false;
         for (id, ..) in pending {
@@ -491,12 +478,7 @@ impl Group {
     /// Creates the group, which begins after this entry, unless it is there.
     async fn create(&self, begin: &str) -> Result<(), RedisError> {
         let mut command = redis::cmd("XGROUP");
-        command
-            .arg("CREATE")
-            .arg(&self.stream)
-            .arg(&self.name)
-            .arg(begin)
-            .arg("MKSTREAM");
+        command.arg(("CREATE", &self.stream, &self.name, begin, "MKSTREAM"));
         match self.link.query(&command).await {
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
             created => created,
@@ -505,10 +487,8 @@ impl Group {
 
     /// Forgets the entries that are settled, also by other processes, before the first one that is not.
     async fn forget_settled(&self) -> Result<(), RedisError> {
-        let mut command = redis::cmd("XPENDING");
-        command.arg(&self.stream).arg(&self.name);
-        let (_, first, _, _): (u64, Option<String>, Value, Value) =
-            self.link.query(&command).await?;
+        let pending = self.link.query(&self.command("XPENDING")).await?;
+        let (_, first, _, _): (u64, Option<String>, Value, Value) = pending;
         let first = match first {
             Some(first) => entry_id(&first),
             None => Some((u64::MAX, u64::MAX)),
@@ -521,9 +501,8 @@ impl Group {
 
     /// Whether the entry was delivered to this group and is not settled.
     async fn is_pending(&self, id: &str) -> Result<bool, RedisError> {
-        let mut command = redis::cmd("XPENDING");
-        command.arg(&self.stream).arg(&self.name);
-        command.arg(id).arg(id).arg(1);
+        let mut command = self.command("XPENDING");
+        command.arg((id, id, 1));
         let pending: Vec<Value> = self.link.query(&command).await?;
         Ok(!pending.is_empty())
     }
@@ -546,17 +525,9 @@ impl Group {
             return Ok(Held::NotPending);
         }
         in_doubt.store(true, Ordering::Relaxed);
-        let mut command = redis::cmd("XCLAIM");
-        command
-            .arg(&self.stream)
-            .arg(&self.name)
-            .arg(&self.consumer)
-            .arg(0)
-            .arg(id);
-        command
-            .arg("IDLE")
-            .arg(millis(self.visibility.saturating_sub(time)))
-            .arg("JUSTID");
+        let idle = millis(self.visibility.saturating_sub(time));
+        let mut command = self.command("XCLAIM");
+        command.arg((&self.consumer, 0, id, "IDLE", idle, "JUSTID"));
         let held: Vec<Value> = self.link.query(&command).await?;
         let is_trimmed = held.is_empty() && self.is_trimmed(id).await?;
         in_doubt.store(false, Ordering::Relaxed);
@@ -594,8 +565,8 @@ impl Group {
     }
 
     fn acknowledgement(&self, id: &str) -> Cmd {
-        let mut command = redis::cmd("XACK");
-        command.arg(&self.stream).arg(&self.name).arg(id);
+        let mut command = self.command("XACK");
+        command.arg(id);
         command
     }
 }
@@ -639,16 +610,12 @@ impl Drop for RedisStreamDelivery {
     }
 }
 
-/// Without the fields.
-impl fmt::Debug for RedisStreamDelivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStreamDelivery")
-            .field("stream", &self.group.stream)
-            .field("entry_id", &self.id)
-            .field("attempt", &self.attempt)
-            .finish_non_exhaustive()
-    }
-}
+// Without the fields.
+debug_fields!(RedisStreamDelivery it {
+    stream: it.group.stream,
+    entry_id: it.id,
+    attempt: it.attempt
+});
 
 impl RedisStreamDelivery {
     /// The id that Redis gave the entry: `1526919030474-55`.
@@ -665,15 +632,13 @@ impl RedisStreamDelivery {
 
     fn dead_letter(&self, reason: &str) -> Cmd {
         let mut eval = redis::cmd("EVAL");
-        eval.arg(include_str!("redis_stream_dead_letter.lua"))
-            .arg(2);
-        eval.arg(&self.group.stream).arg(&self.group.dead_letters);
-        eval.arg(&self.group.name).arg(&self.id);
-        for (name, value) in &self.fields {
-            eval.arg(name).arg(value);
+        eval.arg((include_str!("redis_stream_dead_letter.lua"), 2));
+        eval.arg((&self.group.stream, &self.group.dead_letters));
+        eval.arg((&self.group.name, &self.id));
+        for field in &self.fields {
+            eval.arg(field);
         }
-        eval.arg("idem-id").arg(&self.id);
-        eval.arg("idem-reason").arg(reason);
+        eval.arg(("idem-id", &self.id, "idem-reason", reason));
         eval
     }
 }
@@ -707,14 +672,12 @@ impl Delivery for RedisStreamDelivery {
         let group = Arc::clone(&self.group);
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
-            Verdict::Retry(after) => {
-                let pause = after.unwrap_or_default();
+            Verdict::Retry(_) | Verdict::Stop => {
+                let pause = match verdict {
+                    Verdict::Retry(after) => after.unwrap_or_default(),
+                    _ => Duration::ZERO,
+                };
                 return group.give_back(&self.id, pause, &self.in_doubt).await;
-            }
-            Verdict::Stop => {
-                return group
-                    .give_back(&self.id, Duration::ZERO, &self.in_doubt)
-                    .await;
             }
             Verdict::DeadLetter(reason) => {
                 let letter = self.dead_letter(reason.as_str());

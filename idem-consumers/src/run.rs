@@ -1,7 +1,6 @@
 //! The consumer: takes deliveries, runs the handler once per message, and settles.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -56,11 +55,7 @@ struct LabelOfId(Arc<OfId>);
 
 type OfId = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-impl fmt::Debug for LabelOfId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LabelOfId").finish_non_exhaustive()
-    }
-}
+debug_fields!(LabelOfId _this {});
 
 impl Consumer {
     /// A consumer whose calls are of this operation.

@@ -1,4 +1,4 @@
-//! Not covered by semver: what the expansions of `#[idempotent]` name.
+//! Not covered by semver: what the expansions of `#[idempotent]` and the crates beside this one name.
 
 pub use core::num::NonZeroU16;
 pub use core::time::Duration;
@@ -11,6 +11,8 @@ pub use crate::call::{
     BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,
     run_in_task,
 };
+#[cfg(feature = "_certificates")]
+pub use crate::env::certificates::Certificates;
 pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
 pub use crate::identity::key::FormatKey;
 pub use crate::identity::operation::Operation;

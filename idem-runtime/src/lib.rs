@@ -22,7 +22,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Private features: what they guard names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_certificates", feature = "_server", feature = "_sql")))
+)]
 
 #[macro_use]
 mod debug;

@@ -1,6 +1,5 @@
 //! The settings of the connection to a `RabbitMQ` broker.
 
-use std::fmt;
 use std::sync::Arc;
 
 use lapin::types::ShortString;
@@ -10,11 +9,9 @@ use tokio::time::timeout;
 use super::{
     CONSUMER_TIMEOUT, HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue,
 };
-#[cfg(feature = "rabbitmq-tls")]
-use crate::certificates::Certificates;
+use crate::builder::SourceBuilder;
 use crate::delivery::BrokerError;
 use crate::source_events::SourceEvents;
-use idem_runtime::credentials::CredentialsProvider;
 
 /// The error of a broker that is silent for [`PATIENCE`].
 pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
@@ -32,14 +29,7 @@ pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
 /// let bills = bills.connect().await?;
 /// # drop(bills); Ok(()) }
 /// ```
-#[must_use = "a builder does nothing until it connects"]
-pub struct RabbitQueueBuilder {
-    url: String,
-    queue: String,
-    credentials: Option<CredentialsProvider>,
-    #[cfg(feature = "rabbitmq-tls")]
-    certificates: Certificates,
-}
+pub type RabbitQueueBuilder = SourceBuilder<RabbitQueue>;
 
 impl RabbitQueue {
     /// Connects, and checks that the queue is there.
@@ -54,30 +44,11 @@ impl RabbitQueue {
 
     /// Begins a connection with certificates of its own, or with credentials that change.
     pub fn builder(url: &str, queue: impl Into<String>) -> RabbitQueueBuilder {
-        RabbitQueueBuilder::new(url, queue.into())
+        SourceBuilder::new(url, [queue.into(), String::new()])
     }
 }
 
 impl RabbitQueueBuilder {
-    fn new(url: &str, queue: String) -> Self {
-        Self {
-            url: url.to_owned(),
-            queue,
-            credentials: None,
-            #[cfg(feature = "rabbitmq-tls")]
-            certificates: Certificates::default(),
-        }
-    }
-
-    /// The provider of the credentials of each connection, in place of those of the URL.
-    ///
-    /// For passwords that change, and tokens that expire: see [`credentials`](idem_runtime::credentials). It may take 5 s. A
-    /// broker that refuses the credentials of two calls counts as one that is down.
-    pub fn credentials(mut self, provider: impl Into<CredentialsProvider>) -> Self {
-        self.credentials = Some(provider.into());
-        self
-    }
-
     /// Certificate authorities to trust in place of the system's, as PEM. For `amqps://`.
     #[cfg(feature = "rabbitmq-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -110,6 +81,7 @@ impl RabbitQueueBuilder {
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RabbitQueue, BrokerError> {
         // The error of the parser may have parts of the URL.
+        let [queue, _] = self.names;
         let mut uri: AMQPUri = self
             .url
             .parse()
@@ -124,7 +96,7 @@ impl RabbitQueueBuilder {
                 "the RabbitMQ URL begins with `amqps://`, which needs the feature `rabbitmq-tls` of `idem-consumers`",
             ));
         }
-        let dead_routing_key = ShortString::try_new(format!("{}.dead", self.queue));
+        let dead_routing_key = ShortString::try_new(format!("{queue}.dead"));
         let settings = RabbitSettings {
             uri,
             credentials: self.credentials,
@@ -132,7 +104,7 @@ impl RabbitQueueBuilder {
             tls,
             dead_exchange: ShortString::default(),
             dead_routing_key: dead_routing_key.map_err(BrokerError::new)?,
-            queue: ShortString::try_new(self.queue).map_err(BrokerError::new)?,
+            queue: ShortString::try_new(queue).map_err(BrokerError::new)?,
             prefetch: PREFETCH,
             consumer_timeout: CONSUMER_TIMEOUT,
         };
@@ -150,15 +122,6 @@ impl RabbitQueueBuilder {
             Ok(Err(error)) => Err(BrokerError::new(error)),
             Err(_) => Err(BrokerError::new(SILENT)),
         }
-    }
-}
-
-/// Without the URL, which has a password.
-impl fmt::Debug for RabbitQueueBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitQueueBuilder")
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
     }
 }
 

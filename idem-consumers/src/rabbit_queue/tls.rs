@@ -3,7 +3,6 @@
 //! lapin gets a stream whose handshake is done: of itself it connects to `amqps://` without TLS where its feature for it
 //! is off, and where it is on, it trusts the system's authorities beside the given one.
 
-use std::fmt;
 use std::future::ready;
 use std::io::{Error, Read, Write};
 use std::net::SocketAddr;
@@ -16,6 +15,7 @@ use async_rs::util::RuntimeParts;
 use async_rs::{Runtime, Tokio};
 use futures_core::Stream;
 use futures_io::{AsyncRead, AsyncWrite};
+use idem_runtime::__private::Certificates;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
 use rustls::crypto::{CryptoProvider, ring};
@@ -24,8 +24,6 @@ use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::certificates::Certificates;
 
 type RabbitStream = Compat<TlsStream<TcpStream>>;
 
@@ -133,11 +131,7 @@ fn advice(error: &Error) -> Option<&'static str> {
     })
 }
 
-impl fmt::Debug for RabbitTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitTls").finish_non_exhaustive()
-    }
-}
+debug_fields!(RabbitTls _this {});
 
 /// Tokio, with streams over TLS. lapin uses its timers alone.
 #[derive(Clone, Debug)]

@@ -13,11 +13,11 @@ use rustls::{Error, InconsistentKeys, RootCertStore};
 
 /// Certificates and keys as PEM. The default trusts the system's authorities, and presents none.
 #[derive(Clone, Default)]
-pub(crate) struct Certificates {
+pub struct Certificates {
     /// One or more authorities to trust in place of the system's.
-    pub(crate) root_certificate: Option<Vec<u8>>,
+    pub root_certificate: Option<Vec<u8>>,
     /// The client's certificate, followed by the intermediate ones, and its key.
-    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl fmt::Debug for Certificates {
@@ -30,15 +30,21 @@ impl fmt::Debug for Certificates {
 }
 
 /// Certificates of the client, and their key.
-pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Certificates {
-    pub(crate) fn is_default(&self) -> bool {
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
         self.root_certificate.is_none() && self.client.is_none()
     }
 
     /// The authorities to trust, if they are not the system's.
-    pub(crate) fn roots(&self) -> Result<Option<RootCertStore>, String> {
+    ///
+    /// # Errors
+    ///
+    /// A certificate is none.
+    pub fn roots(&self) -> Result<Option<RootCertStore>, String> {
         let Some(pem) = &self.root_certificate else {
             return Ok(None);
         };
@@ -52,7 +58,11 @@ impl Certificates {
     }
 
     /// The client's certificates, the first of which belongs to the key.
-    pub(crate) fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
+    ///
+    /// # Errors
+    ///
+    /// A certificate or the key is none, or they do not belong together.
+    pub fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
         let Some((certificate, key)) = &self.client else {
             return Ok(None);
         };

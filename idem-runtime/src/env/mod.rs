@@ -4,7 +4,7 @@ pub(crate) mod backoff;
 pub(crate) mod call_end;
 pub(crate) mod call_span;
 pub(crate) mod catch_unwind;
-#[cfg(feature = "redis-tls")]
+#[cfg(feature = "_certificates")]
 pub(crate) mod certificates;
 pub mod clock;
 pub(crate) mod credentials;

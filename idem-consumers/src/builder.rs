@@ -1,0 +1,54 @@
+//! The settings of a connection to a broker, before it is made.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+#[cfg(feature = "rabbitmq-tls")]
+use idem_runtime::__private::Certificates;
+use idem_runtime::credentials::CredentialsProvider;
+
+/// Connects a source with credentials that change, or with certificates of its own.
+///
+/// Made by `builder` of the source, which connects with the login of its URL otherwise.
+#[must_use = "a builder does nothing until it connects"]
+pub struct SourceBuilder<S> {
+    pub(crate) url: String,
+    /// Of the queue; of stream and durable; of stream and group.
+    pub(crate) names: [String; 2],
+    pub(crate) credentials: Option<CredentialsProvider>,
+    #[cfg(feature = "rabbitmq-tls")]
+    pub(crate) certificates: Certificates,
+    source: PhantomData<fn() -> S>,
+}
+
+impl<S> SourceBuilder<S> {
+    pub(crate) fn new(url: &str, names: [String; 2]) -> Self {
+        Self {
+            url: url.to_owned(),
+            names,
+            credentials: None,
+            #[cfg(feature = "rabbitmq-tls")]
+            certificates: Certificates::default(),
+            source: PhantomData,
+        }
+    }
+
+    /// The provider of the credentials of each connection, in place of those of the URL.
+    ///
+    /// For passwords that change, and tokens that expire: see [`credentials`](idem_runtime::credentials). It may take
+    /// 2.5 s, and 5 s for `RabbitMQ`. A server that refuses the credentials of two calls counts as one that is down. For
+    /// NATS, a password without a user name is a token.
+    pub fn credentials(mut self, provider: impl Into<CredentialsProvider>) -> Self {
+        self.credentials = Some(provider.into());
+        self
+    }
+}
+
+/// Without the URL, which may have a password.
+impl<S> fmt::Debug for SourceBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceBuilder")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
