@@ -10,8 +10,8 @@ use clap::{CommandFactory as _, Parser, ValueEnum};
 
 const ABOUT: &str = "\
 A shop whose checkout survives double clicks, reloads and a client that repeats its requests: a page
-with a form and its one-time token, a JSON API and a payment endpoint with the Idempotency-Key
-header, and a live page of executed and replayed calls.
+with a form and its one-time token, a JSON API with the Idempotency-Key header, and a live page of
+executed and replayed calls.
 
 The books (orders, charges) and the records of idem survive the process, unless stated otherwise.";
 

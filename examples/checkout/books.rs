@@ -94,8 +94,6 @@ pub(crate) struct Sold {
     pub(crate) of_paid: u64,
     /// Paid charges of other orders: those not paid yet.
     pub(crate) of_other: u64,
-    /// Paid charges without an order, requested at `/v1/charges`.
-    pub(crate) of_no_order: u64,
 }
 
 type Columns = (String, i64, i64, String, String);
@@ -238,7 +236,7 @@ impl Books {
         let orders = sqlx::query_as(sql::ORDERS).fetch_one(&self.0);
         let (orders, paid, declined): (i64, i64, i64) = orders.await?;
         let charges = sqlx::query_as(sql::CHARGES).fetch_one(&self.0);
-        let (charges, of_paid, of_other): (i64, i64, i64) = charges.await?;
+        let (of_paid, of_other): (i64, i64) = charges.await?;
         // Counts are never negative.
         let count = |count: i64| count.cast_unsigned();
         Ok(Sold {
@@ -247,7 +245,6 @@ impl Books {
             open: count(orders - paid - declined),
             of_paid: count(of_paid),
             of_other: count(of_other),
-            of_no_order: count(charges - of_paid - of_other),
         })
     }
 }

@@ -21,7 +21,7 @@ pub(crate) async fn live(State(shop): State<Shop>) -> Response {
          Replayed: a repeat got that answer, and nothing was done. Refused: it was not let in, such as another request \
          with the same key. Released: the work failed, and a repeat may try again. Unknown: nobody can tell whether the \
          work was done. Trouble: something for an operator to look at. A body is the work of a call; a replayed or \
-         refused call starts none. The payment API charges cards without an order. Counts of calls and bodies begin with \
+         refused call starts none. Counts of calls and bodies begin with \
          the process; the books stay. The table has the last {KEPT} events; a key is shown as the first characters of \
          its digest.</p>\n"
     );
@@ -53,7 +53,6 @@ async fn rows(shop: &Shop) -> String {
         let charges = [
             ("order-charges", "of paid orders", sold.of_paid),
             ("open-charges", "of orders not paid yet", sold.of_other),
-            ("api-charges", "of the payment API", sold.of_no_order),
         ];
         sum(&mut html, "Charges", ("charges", "paid"), &charges);
     }

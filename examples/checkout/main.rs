@@ -40,7 +40,6 @@ shop at {address}/ and what it does at {address}/live
 Each twice, and there is one order, one charge, and a replay of a refusal:
 
   curl -i {address}/api/orders -H 'Authorization: Bearer ada' -H 'Idempotency-Key: \"8e03978e\"' --json '{{\"quantity\": 2}}'
-  curl -i {address}/v1/charges -H 'Authorization: Bearer ada' -H 'Idempotency-Key: 1b9d6bcd' -d amount=1250 -d currency=eur -d source=tok_visa
   curl -i {address}/api/orders -H 'Authorization: Bearer ada' -H 'Idempotency-Key: \"c2a1\"' --json '{{\"quantity\": 1, \"card\": \"tok_chargeDeclined\"}}'
 
 The form of the page has a one-time token: posted again, it leads to the same order.

@@ -9,7 +9,6 @@ pub mod args;
 mod books;
 mod buy;
 mod caller;
-mod charges;
 mod docs;
 pub mod html;
 mod live;

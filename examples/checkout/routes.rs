@@ -13,7 +13,7 @@ use super::caller::Caller;
 use super::session::with_session;
 use super::shop::Shop;
 use super::submit::submit;
-use super::{api, charges, docs, html, live_page, pages};
+use super::{api, docs, html, live_page, pages};
 
 /// Path of the API's published policy.
 pub(crate) const DOCUMENTED_AT: &str = "/docs/idempotency";
@@ -70,18 +70,7 @@ fn api(shop: &Shop) -> Router<Shop> {
         .on_running(OnRunning::Wait(Duration::from_secs(1)))
         .max_body_bytes(MOST_BYTES)
         .documented_at(DOCUMENTED_AT);
-    let charges = IdempotencyLayer::scoped(shop.engine.clone(), "charges.create", Caller::of)
-        .status_policy(
-            StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, KeyVerdict::Release),
-        )
-        .ttl(RETENTION)
-        .lease(Duration::from_secs(3))
-        // As Stripe does: its SDKs retry by themselves.
-        .on_running(OnRunning::Reject)
-        .max_body_bytes(MOST_BYTES)
-        .on_problem(charges::refusal);
     Router::new()
         .route("/api/orders", post(api::create).layer(orders))
         .route("/api/orders/{id}", get(api::find))
-        .route("/v1/charges", post(charges::create).layer(charges))
 }

@@ -8,7 +8,6 @@
 
 mod api;
 mod browser;
-mod charges;
 mod cli;
 mod form;
 mod http;
