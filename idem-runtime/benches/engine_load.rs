@@ -30,7 +30,7 @@ use self::load::sql_raw::sqlite::Sqlite;
 use self::load::sql_raw::{Calls, Dialect, Kind, Options as SqlOptions, Raw};
 use self::load::sql_server::{self as server, Database};
 use self::load::suite::{Kept, Suite};
-use self::load::threads::{self, Threaded};
+use self::load::threads::{self, Remade};
 
 /// Calls of one thread in one run: a store holds all of their answers.
 const CALLS: usize = 30_000;
@@ -44,7 +44,8 @@ fn main() {
             let cases = in_memory(value_bytes);
             let calls = CALLS * 200 / value_bytes.max(200) + 3_000;
             let calls = options.calls.unwrap_or(calls);
-            let rows = threads::measure(&cases, &options, "memory", value_bytes, calls);
+            let of = ("memory", value_bytes);
+            let rows = threads::measure(&cases, &options, of, &[1, 2], calls);
             printer.rows(&rows);
         }
     }
@@ -59,17 +60,17 @@ fn main() {
     printer.end();
 }
 
-fn in_memory(value_bytes: usize) -> Vec<Threaded> {
+fn in_memory(value_bytes: usize) -> Vec<Remade> {
     let customer = move || {
         let engine = Engine::new(MemoryStore::new());
         Customer::of(&Shop::new(engine, value_bytes), merchant())
     };
     vec![
-        Threaded::new("first", move || shop::First(customer())),
-        Threaded::new("replay", move || shop::Replay(customer())),
-        Threaded::new("first+replay", move || shop::FirstAndReplay(customer())),
-        Threaded::new("business_error", move || shop::BusinessError(customer())),
-        Threaded::new("release", move || shop::Release(customer())),
+        Remade::threaded("first", move || shop::First(customer())),
+        Remade::threaded("replay", move || shop::Replay(customer())),
+        Remade::threaded("first+replay", move || shop::FirstAndReplay(customer())),
+        Remade::threaded("business_error", move || shop::BusinessError(customer())),
+        Remade::threaded("release", move || shop::Release(customer())),
     ]
 }
 

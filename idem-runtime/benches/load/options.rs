@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// These implementations only, for a profiler; no ratio without `raw` [default: all]
     #[arg(long = "impl", value_name = "A,B", value_delimiter = ',')]
     pub(crate) impls: Vec<String>,
-    /// These stores only (`sql_load`, `engine_load`) [default: all]
+    /// These stores only (not `redis_load`) [default: all; `http_load`: memory]
     #[arg(long = "store", value_name = "A,B", value_delimiter = ',')]
     pub(crate) stores: Vec<String>,
     /// Calls at once
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     given_slice: Option<u64>,
     #[arg(skip)]
     pub(crate) slice: Duration,
-    /// Calls of one thread in one run on the store in memory, which no slice limits (`engine_load`) [default: 33000,
+    /// Calls of one thread in one run on the store in memory, which no slice limits (`engine_load`, `http_load`) [default: 33000, 10000,
     /// fewer of larger answers]
     #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub(crate) calls: Option<usize>,

@@ -1,4 +1,4 @@
-//! Calls that wait for nobody, on threads that share an engine.
+//! Cases on stores that are made anew, and calls that wait for nobody, on threads that share an engine.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::driver::{self, STORED, Work, nanos};
 use super::options::Options;
 use super::row::Row;
-use super::sample::Sample;
+use super::sample::{Sample, median, spread};
 
 /// Makes `calls` calls on each of so many threads.
 fn run<W: Work>(work: &W, threads: usize, calls: usize) -> Sample {
@@ -45,52 +45,81 @@ fn run<W: Work>(work: &W, threads: usize, calls: usize) -> Sample {
 }
 
 /// A case whose store is made anew for each round, so that it does not grow.
-pub(crate) struct Threaded {
+pub(crate) struct Remade {
     name: &'static str,
+    made_by: &'static str,
     run: Box<dyn Fn(usize, usize) -> Sample>,
 }
 
-impl Threaded {
-    /// `make` makes the store, and what calls it.
-    pub(crate) fn new<W: Work>(name: &'static str, make: impl Fn() -> W + 'static) -> Self {
-        let run = move |threads, calls| {
-            let work = make();
-            driver::fill(&driver::current_thread(), &work);
-            run(&work, threads, calls)
-        };
+impl Remade {
+    /// `run` makes the store, fills it, and makes calls: so many at once, so many of each.
+    pub(crate) fn new(
+        name: &'static str,
+        made_by: &'static str,
+        run: impl Fn(usize, usize) -> Sample + 'static,
+    ) -> Self {
         Self {
             name,
+            made_by,
             run: Box::new(run),
         }
     }
+
+    /// Calls on threads, each with a runtime of its own. `make` makes the store, and what calls it.
+    pub(crate) fn threaded<W: Work>(name: &'static str, make: impl Fn() -> W + 'static) -> Self {
+        Self::new(name, "idem", move |threads, calls| {
+            let work = make();
+            driver::fill(&driver::current_thread(), &work);
+            run(&work, threads, calls)
+        })
+    }
 }
 
-/// Runs the cases by turns, with one thread and with two.
+/// Runs the cases by turns, with so many calls at once.
 pub(crate) fn measure(
-    cases: &[Threaded],
+    cases: &[Remade],
     options: &Options,
-    store: &str,
-    value_bytes: usize,
+    (store, value_bytes): (&str, usize),
+    concurrency: &[usize],
     calls: usize,
 ) -> Vec<Row> {
-    let wanted = || cases.iter().filter(|case| options.wants(case.name));
-    let all: Vec<_> = [1, 2]
-        .into_iter()
-        .flat_map(|threads| wanted().map(move |case| (case, threads)))
+    let wanted = |case: &&Remade| options.wants(case.name) && options.wants_impl(case.made_by);
+    let all: Vec<_> = concurrency
+        .iter()
+        .flat_map(|at_once| {
+            cases
+                .iter()
+                .filter(wanted)
+                .map(move |case| (case, *at_once))
+        })
         .collect();
     let mut samples: Vec<Vec<Sample>> = all.iter().map(|_| Vec::new()).collect();
     // The first round warms up.
     for round in 0..=options.rounds {
-        for ((case, threads), samples) in all.iter().zip(&mut samples) {
-            let sample = (case.run)(*threads, calls);
+        for turn in 0..all.len() {
+            // Another case begins each round.
+            let turn = (turn + round) % all.len();
+            let (case, at_once) = all[turn];
+            let sample = (case.run)(at_once, calls);
             if round > 0 {
-                samples.push(sample);
+                samples[turn].push(sample);
             }
         }
     }
-    let found = all.iter().zip(&samples);
-    let rows = found.map(|((case, threads), samples)| {
-        Row::of(case.name, store, *threads, value_bytes, samples)
+    let rates = |turn: usize| samples[turn].iter().map(Sample::per_second);
+    let rows = all.iter().zip(&samples).enumerate();
+    let rows = rows.map(|(turn, (&(case, at_once), of))| {
+        let is_raw = |(raw, of): &(&Remade, usize)| {
+            raw.name == case.name && raw.made_by == "raw" && *of == at_once
+        };
+        let raw = all.iter().position(is_raw);
+        let ratios = raw.map(|raw| rates(turn).zip(rates(raw)).map(|(ours, raw)| ours / raw));
+        Row {
+            made_by: case.made_by.to_owned(),
+            ratio_to_raw: ratios.clone().map(median),
+            ratio_spread: ratios.map(spread),
+            ..Row::of(case.name, store, at_once, value_bytes, of)
+        }
     });
     rows.collect()
 }
