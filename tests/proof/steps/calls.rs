@@ -197,6 +197,7 @@ impl<'a> Plan<'a> {
 impl Call<'_> {
     /// Lets its body go on.
     pub(crate) fn open(&self) {
+        self.simulation.stir();
         self.gate.add_permits(1);
         self.step_gate.add_permits(1);
     }
