@@ -1,12 +1,10 @@
-//! Concurrent calls of one order, and a call that never ends.
+//! Concurrent calls of one order.
 
 use std::collections::BTreeSet;
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use idem_runtime::OnRunning;
 use idem_tests::orders::database::{Database, PATIENCE};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -81,33 +79,5 @@ impl<D: Database> Clerk<D> {
         let receipt = answer.await?;
         tx.commit().await?;
         Ok(receipt)
-    }
-
-    /// A call under a lease whose body writes its row, prints `held` and never ends.
-    pub(crate) async fn hold(self: Arc<Self>, number: u64) {
-        let answer = self.leased(number, async || {
-            say("held");
-            pending::<()>().await;
-        });
-        drop(answer.await);
-    }
-
-    /// A call under a lease that does not wait for a running call. Prints `answer <number> …`.
-    pub(crate) async fn call(self: Arc<Self>, number: u64) {
-        let answer = self.leased(number, async || ()).await;
-        say(&format!("answer {number} {}", Told(&answer)));
-    }
-
-    async fn leased(&self, number: u64, then: impl AsyncFnOnce()) -> Result<Receipt, Refusal> {
-        let call = self.engine.operation("orders.insert").key(&number);
-        let call = call.lease(LEASE).on_running(OnRunning::Reject);
-        call.run(async |_| {
-            let mut conn = self.pool.acquire().await?;
-            let insert = format!("INSERT INTO orders (number) VALUES ({number})");
-            D::change(&mut conn, insert).await?;
-            then().await;
-            Ok(Receipt(random()))
-        })
-        .await
     }
 }

@@ -7,8 +7,6 @@
 //! ```text
 //! orders <number> …       takes these orders, each until it has an answer; ends with `done`
 //! burst <number> <count>  so many calls of one order at once; their body ends with `go`
-//! hold <number>           a call under a lease that never ends
-//! call <number>           a call under a lease that waits for nobody
 //! ```
 //!
 //! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
@@ -113,8 +111,6 @@ async fn work<D: Database>(url: &str, manner: Manner) {
                 tokio::spawn(clerk.burst(number(&order), count, go));
             }
             ["go"] => drop(go.send_replace(true)),
-            ["hold", order] => drop(tokio::spawn(clerk.hold(number(&order)))),
-            ["call", order] => drop(tokio::spawn(clerk.call(number(&order)))),
             _ => panic!("not understood: {line}"),
         }
     }
