@@ -2,18 +2,21 @@
 
 use super::probe::{
     A, ASKED, B, C, IN_TIME, LEASE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, SCHEMA, TTL, answer,
-    by, done, ended, header, owner, pending, record, request_by, request_with, unlimited,
+    ask_to_find_out, by, done, ended, header, owner, pending, record, request_by, request_with,
+    unlimited,
 };
 use bytes::Bytes;
 use idem_runtime::admin::{Attempt, AttemptEnd};
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, Header, Journal, JournalKind, OutcomeKind, ReadReply,
-    Record, ReleaseReply, Remains, State, Unreadable,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
+    OutcomeKind, ReadReply, Record, ReleaseReply, Remains, State, Unreadable,
 };
 use std::time::{Duration, SystemTime};
 
 cases! {
+    2 a_superseded_owner_appends_nothing,
+    18 a_late_unknown_outcome_keeps_the_journal_of_its_successors,
     18 a_journal_comes_with_the_next_grant: transport,
     18 a_long_journal_is_kept_whole: transport,
     2 a_claim_that_was_lost_is_written_again_with_its_whole_journal: transport,
@@ -333,4 +336,57 @@ async fn a_release_with_attempts_alone_keeps_no_request(p: Probe) {
         }
     }
     assert_eq!(attempts(journal.as_bytes()).len(), 3);
+}
+
+/// Claims for A, and appends.
+async fn claim_with(p: &Probe, journal: &[u8]) -> Header {
+    let claim = p.take(&request_by(A)).await;
+    assert_eq!(p.append(&claim, journal, 0).await, AppendReply::Appended);
+    claim
+}
+
+/// A's lease lapses; B takes over with A's journal, appends, and releases. Returns A's claim.
+async fn overtaken_and_released(p: &Probe) -> Header {
+    let claim = claim_with(p, ONE).await;
+    p.advance(LEASE).await;
+    let (next, _) = p.client().take_with_journal(&request_by(B)).await;
+    assert_eq!(p.append(&next, TWO, ONE.len()).await, AppendReply::Appended);
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
+    claim
+}
+
+async fn a_late_unknown_outcome_keeps_the_journal_of_its_successors(p: Probe) {
+    journals!(p);
+    // Longer than that of the successor, and unlike it: what A recorded last was not confirmed.
+    let unconfirmed = [ONE, b"what was not confirmed to A".as_slice()].concat();
+    let claim = overtaken_and_released(&p).await;
+    let unknown = of(ended(&claim, OutcomeKind::Unknown));
+    assert_eq!(
+        p.complete(&record(&unknown, &unconfirmed)).await,
+        CompleteReply::Stored { late: true }
+    );
+    assert_eq!(stored(&p).await, TWO);
+    let (_, journal) = p.take_with_journal(&ask_to_find_out(C)).await;
+    assert_eq!(journal, TWO);
+    // The same of an attempt without steps.
+    let p = p.at(1);
+    let claim = overtaken_and_released(&p).await;
+    let unknown = ended(&claim, OutcomeKind::Unknown);
+    let late = CompleteReply::Stored { late: true };
+    assert_eq!(p.complete(&record(&unknown, b"")).await, late);
+    assert_eq!(stored(&p).await, TWO);
+}
+
+async fn a_superseded_owner_appends_nothing(p: Probe) {
+    journals!(p);
+    let first = claim_with(&p, ONE).await;
+    p.advance(LEASE).await;
+    let second = p.take(&request_by(B)).await;
+    let bytes = p.peek().await.expect("the claim is there");
+    assert_eq!(p.append(&first, TWO, ONE.len()).await, AppendReply::Lost);
+    p.unchanged(&bytes, "an append by an overtaken owner").await;
+    assert_eq!(
+        p.append(&second, TWO, ONE.len()).await,
+        AppendReply::Appended
+    );
 }

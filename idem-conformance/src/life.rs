@@ -1,12 +1,14 @@
 //! Leases and lives: by the store's clock, to the millisecond.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, MS, Probe, RETAIN, TTL, finished, header, pending, record, request_by,
+    A, B, C, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, header, pending, record,
+    request_by,
 };
-use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, State};
+use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, Remains, State};
 use std::time::Duration;
 
 cases! {
+    6 a_release_of_which_nothing_remains_lives_for_a_lease,
     5 a_lease_ends_to_the_millisecond,
     5 one_millisecond_of_a_lease_is_a_lease,
     5 leases_of_every_length_end_when_they_should,
@@ -151,5 +153,20 @@ async fn every_retention_is_kept(p: Probe) {
             p.advance(retain).await;
             assert_eq!(p.read().await, ReadReply::Absent);
         }
+    }
+}
+
+async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
+    const LEAST: Duration = Duration::from_secs(10);
+    for (n, lease) in [MS * 100, LEAST, LEAST + MS].into_iter().enumerate() {
+        let p = p.at(n);
+        let request = with!(request_by(A), lease: lease);
+        expect!(p.claim(&request).await, ClaimReply::Granted { .. } => ());
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
+        let life = lease.max(LEAST);
+        assert_eq!(p.header().await.retain, life);
+        p.assert_left(p.found().await.1, life);
+        p.advance(life).await;
+        assert_eq!(p.read().await, ReadReply::Absent);
     }
 }
