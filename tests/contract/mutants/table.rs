@@ -319,7 +319,7 @@ flaws! {
     2 completes_for_every_owner: Both => See(COMPLETE, |s| !done(s), OfCaller);
     2 releases_for_every_owner: Both => See(RELEASE, pending, OfCaller);
     2 renews_for_every_owner: Both => See(RENEW, any, OfCaller);
-    2 appends_for_every_owner: Sequences => See(APPEND, any, OfCaller);
+    2 appends_for_every_owner: Both => See(APPEND, any, OfCaller);
     2 renews_what_is_released: Sequences => See(RENEW, released, AsClaim);
     2 appends_to_what_has_ended: Sequences => See(APPEND, mine, AsClaim);
     2 refuses_late_answers: Both => Say(COMPLETE, |s| theirs(s) && !done(s), OVERTAKEN);
@@ -501,7 +501,7 @@ flaws! {
     18 cuts_journals_by_late_appends: Sequences =>
         Put(APPEND, any, |w, s| journal(w, s.journal.as_bytes().to_vec()));
     18 cuts_long_journals: Both => Put(APPEND, any, |w, _| w.tail.truncate(8 << 10));
-    18 ends_with_the_journal_that_it_is_given: Sequences =>
+    18 ends_with_the_journal_that_it_is_given: Both =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.tail = s.brought.as_bytes()[56..].to_vec());
     18 forgets_journals_by_claims: Both => Put(CLAIM, any, |w, _| journal(w, Vec::new()));
     18 forgets_journals_by_renewals: Sequences => Put(RENEW, any, |w, _| journal(w, Vec::new()));
