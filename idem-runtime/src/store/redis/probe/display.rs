@@ -1,6 +1,5 @@
 //! Facts as text.
 
-use super::facts::Replica;
 use super::server::Server;
 use crate::store::redis::durability::Durability;
 
@@ -10,72 +9,71 @@ const EACH: usize = 4;
 impl Server {
     /// Product and version.
     pub(super) fn name(&self) -> String {
-        let product = match self.product.as_deref() {
+        let product = match self.product() {
             Some("redis") | None => "Redis",
             Some("valkey") => "Valkey",
             Some(other) => other,
         };
-        match self.version {
+        match self.version() {
             Some((major, minor, patch)) => format!("{product} {major}.{minor}.{patch}"),
             None => format!("{product} of unknown version"),
         }
     }
 
     pub(super) fn persistence_line(&self) -> String {
-        let persistence = &self.persistence;
-        let mut line = match persistence.append_only {
+        let mut line = match self.fact("aof_enabled") {
             None => return UNKNOWN.to_owned(),
-            Some(false) => "no append-only file".to_owned(),
-            Some(true) => {
-                let costs = match persistence.fsync.as_deref() {
+            Some("1") => {
+                let costs = match self.fact("appendfsync") {
                     Some("always") => "on disk before each reply",
                     Some("everysec") => "to disk once a second; a power loss can cost the last one",
                     Some("no") => "to disk when the system does; a power loss can cost more",
                     _ => "how soon on disk is not told",
                 };
-                let failed = if persistence.append_failed {
+                let failed = if self.is("aof_last_write_status", "err") {
                     "; the last write failed"
                 } else {
                     ""
                 };
                 format!("append-only file ({costs}{failed})")
             }
+            Some(_) => "no append-only file".to_owned(),
         };
-        line.push_str(match persistence.snapshots {
+        line.push_str(match self.snapshots() {
             Some(true) => ", snapshots",
             Some(false) => ", no snapshots",
             None => ", whether snapshots is not told",
         });
-        if persistence.snapshot_failed {
+        if self.is("rdb_last_bgsave_status", "err") {
             line.push_str(" (the last failed)");
         }
-        if persistence.loading {
+        if self.is_loading() {
             line.push_str("; loading");
         }
         line
     }
 
     pub(super) fn replicas_line(&self) -> String {
-        let replication = &self.replication;
         if self.is_replica() {
-            return match replication.follows {
+            return match self.follows() {
                 Some(true) => "this is one; its link to the primary is up".to_owned(),
                 Some(false) => "this is one; its link to the primary is down".to_owned(),
                 None => "this is one".to_owned(),
             };
         }
-        let mut line = match replication.replicas {
+        let replicas: Option<usize> = self.number("connected_slaves");
+        let mut line = match replicas {
             None => return UNKNOWN.to_owned(),
             Some(0) => "none".to_owned(),
             Some(count) => {
-                let mut each: Vec<_> = replication.each.iter().take(EACH).map(describe).collect();
+                let mut each: Vec<_> = self.each_replica().take(EACH).map(describe).collect();
                 if count > each.len() {
                     each.push(format!("{} more", count - each.len()));
                 }
                 format!("{count}: {}", each.join(", "))
             }
         };
-        if let Some(needed) = replication.needed.filter(|needed| *needed > 0) {
+        if let Some(needed) = self.needed().filter(|needed| *needed > 0) {
             line.push_str("; a write needs ");
             line.push_str(&needed.to_string());
         }
@@ -85,7 +83,7 @@ impl Server {
                 line.push_str("; each write waits for ");
                 line.push_str(&count.to_string());
             }
-            Durability::Acknowledged if replication.replicas == Some(0) => {}
+            Durability::Acknowledged if replicas == Some(0) => {}
             Durability::Acknowledged => line.push_str("; a failover can forget the last writes"),
         }
         line
@@ -94,10 +92,10 @@ impl Server {
 
 const UNKNOWN: &str = "unknown";
 
-fn describe(replica: &Replica) -> String {
-    match replica.lag {
-        Some(lag) if replica.state == "online" => format!("online (lag {lag} s)"),
-        _ => replica.state.clone(),
+fn describe((state, lag): (&str, Option<u64>)) -> String {
+    match lag {
+        Some(lag) if state == "online" => format!("online (lag {lag} s)"),
+        _ => state.to_owned(),
     }
 }
 

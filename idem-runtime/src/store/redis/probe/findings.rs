@@ -44,7 +44,7 @@ impl Server {
 
     pub(super) fn findings_as(&self, used: Use) -> Vec<Finding> {
         let mut findings = vec![self.version_finding(), self.role_finding(used)];
-        if self.persistence.loading {
+        if self.is_loading() {
             findings.push(
                 Finding::fail("state", "loading its data")
                     .means(format!("{} until it has loaded", used.without_replies()))
@@ -53,7 +53,7 @@ impl Server {
         }
         findings.extend(self.writes_finding(used));
         findings.extend(self.memory_finding(used));
-        match (used, self.memory.policy.as_deref()) {
+        match (used, self.policy()) {
             (Use::Cache, _) => findings.extend(self.disk_finding(used)),
             (Use::Store, Some(policy)) => findings.extend([
                 self.eviction_finding(policy),
@@ -77,7 +77,7 @@ impl Server {
     fn version_finding(&self) -> Finding {
         let (major, minor) = OLDEST;
         let fact = format!("{}, {}", self.name(), self.mode().unwrap_or("mode unknown"));
-        if self.version.is_none() {
+        if self.version().is_none() {
             return Finding::warn("version", fact)
                 .remedy(format!("make sure that it is {major}.{minor} or newer"));
         }
@@ -100,7 +100,7 @@ impl Server {
 
     fn role_finding(&self, used: Use) -> Finding {
         if self.is_replica() {
-            let link = match self.replication.follows {
+            let link = match self.follows() {
                 Some(false) => "replica, and its link to the primary is down",
                 _ => "replica",
             };
@@ -121,11 +121,8 @@ impl Server {
 
     /// A refusal of writes at this moment.
     fn writes_finding(&self, used: Use) -> Option<Finding> {
-        let replication = &self.replication;
-        let too_few = matches!(
-            (replication.good, replication.needed),
-            (Some(good), Some(needed)) if good < needed
-        );
+        let good: Option<u64> = self.number("min_slaves_good_slaves");
+        let too_few = matches!((good, self.needed()), (Some(good), Some(needed)) if good < needed);
         let expected = too_few.then_some(NoWrites::TooFewReplicas);
         let why = self.no_writes.or(expected)?;
         if self.is_replica() && matches!(why, NoWrites::ReadOnly | NoWrites::NoPrimary) {
@@ -175,7 +172,7 @@ impl Server {
 
     fn memory_finding(&self, used: Use) -> Option<Finding> {
         const TOPIC: &str = "memory";
-        let (taken, limit) = (self.memory.used?, self.memory.limit?);
+        let (taken, limit): (u64, u64) = (self.number("used_memory")?, self.number("maxmemory")?);
         let Some(percent) = taken.saturating_mul(100).checked_div(limit) else {
             let finding = Finding::ok(TOPIC, format!("{}, no limit", bytes(taken)))
                 .means("a machine that runs out of memory kills the server")
@@ -197,9 +194,8 @@ impl Server {
 
     /// A failed write to the disk, after which the server may refuse writes.
     fn disk_finding(&self, used: Use) -> Option<Finding> {
-        let persistence = &self.persistence;
-        let failed = persistence.append_failed
-            || persistence.snapshot_failed && persistence.snapshots != Some(false);
+        let failed = self.is("aof_last_write_status", "err")
+            || self.is("rdb_last_bgsave_status", "err") && self.snapshots() != Some(false);
         let is_reported = self.no_writes == Some(NoWrites::Disk);
         (failed && !is_reported).then(|| {
             let refused = used.without_writes();
@@ -213,16 +209,15 @@ impl Server {
 
     fn persistence_finding(&self) -> Finding {
         const TOPIC: &str = "persistence";
-        let persistence = &self.persistence;
         let fact = self.persistence_line();
-        let Some(append_only) = persistence.append_only else {
+        let Some(append_only) = self.fact("aof_enabled") else {
             return Finding::warn(TOPIC, fact).remedy("make sure that `appendonly` is `yes`");
         };
         if let Some(finding) = self.disk_finding(Use::Store) {
             return finding;
         }
-        if append_only {
-            return match persistence.fsync.as_deref() {
+        if append_only == "1" {
+            return match self.fact("appendfsync") {
                 Some("always") => Finding::ok(TOPIC, fact),
                 Some("no") => Finding::warn(TOPIC, fact)
                     .means(
@@ -234,7 +229,7 @@ impl Server {
                     .remedy("set `appendfsync always` where no answer may be lost"),
             };
         }
-        let lost = match persistence.snapshots {
+        let lost = match self.snapshots() {
             Some(false) => "a restart forgets every claim and answer",
             _ => "a crash forgets the claims and answers since the last snapshot",
         };
@@ -245,9 +240,9 @@ impl Server {
 
     fn replicas_finding(&self) -> Finding {
         const TOPIC: &str = "replicas";
-        let replication = &self.replication;
         let fact = self.replicas_line();
-        let Some(there) = replication.replicas.filter(|_| !self.is_replica()) else {
+        let there: Option<usize> = self.number("connected_slaves");
+        let Some(there) = there.filter(|_| !self.is_replica()) else {
             return Finding::ok(TOPIC, fact);
         };
         if let Durability::Replicated(wanted) = self.durability
@@ -261,8 +256,9 @@ impl Server {
             return Finding::ok(TOPIC, fact)
                 .means("while this server is down, calls are refused, and no body runs");
         }
-        let lagging = (replication.each.iter())
-            .any(|replica| replica.state != "online" || replica.lag.is_some_and(|lag| lag > 10));
+        let lagging = self
+            .each_replica()
+            .any(|(state, lag)| state != "online" || lag.is_some_and(|lag| lag > 10));
         if lagging {
             return Finding::warn(TOPIC, fact)
                 .means("a failover to a replica that is behind forgets what it has not received")
@@ -271,7 +267,7 @@ impl Server {
         if self.durability != Durability::Acknowledged {
             return Finding::ok(TOPIC, fact);
         }
-        let bounded = replication.needed.is_some_and(|needed| needed > 0);
+        let bounded = self.needed().is_some_and(|needed| needed > 0);
         let finding = Finding::ok(TOPIC, fact)
             .means("replication is asynchronous: a failover forgets the last writes, and those bodies run again");
         if bounded {
@@ -291,7 +287,7 @@ impl Server {
             Rights::Known(known) => known,
             Rights::Untried => return Vec::new(),
             // The server refuses everything, and another finding reports that.
-            Rights::Unknown(_) if self.persistence.loading => return Vec::new(),
+            Rights::Unknown(_) if self.is_loading() => return Vec::new(),
             Rights::Unknown(why) => {
                 let finding = Finding::warn(TOPIC, format!("not known ({why})"));
                 return vec![finding.remedy("compare them with the documentation of `RedisStore`")];

@@ -2,9 +2,7 @@
 
 mod acl;
 mod display;
-mod facts;
 mod findings;
-mod info;
 mod query;
 mod report;
 mod rights;

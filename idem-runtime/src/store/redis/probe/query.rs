@@ -31,7 +31,7 @@ impl Server {
             ..Self::default()
         };
         match redis.query(&redis::cmd("HELLO")).await {
-            Ok(reply) => server.hello(reply),
+            Ok(reply) => server.add_pairs(reply),
             // Without a connection, or the right to use it, nothing will work; without HELLO (a
             // proxy, an old server) only these facts are missing.
             Err(Failure::Connect(error)) => return Err(error),
@@ -50,11 +50,11 @@ impl Server {
         match redis.query(&redis::cmd("INFO")).await {
             Ok(reply) => {
                 let replied = micros_since_1970();
-                server.info(&reply);
+                server.add_info(&reply);
                 // The server read its clock between the two, in their middle most likely.
                 server.clock_ahead_us = server
-                    .time_us
-                    .map(|time| time - i64::midpoint(asked, replied));
+                    .number("server_time_usec")
+                    .map(|time: i64| time - i64::midpoint(asked, replied));
             }
             Err(failure) => {
                 let error = failure.store_error("asking Redis about itself");
@@ -99,11 +99,8 @@ mod tests {
             ("NOAUTH Authentication required.", false),
             ("ERR unknown command 'INFO'", false),
         ] {
-            let error = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
-            let Ok(redis::Value::ServerError(error)) = error else {
-                panic!("{line} is an error")
-            };
-            let error = store_error("a query", error.into());
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let error = store_error("a query", reply.extract_error().unwrap_err());
             assert_eq!(is_denied(&error), denied, "{line}");
         }
     }

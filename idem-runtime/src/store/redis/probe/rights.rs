@@ -83,7 +83,7 @@ impl Server {
             let mut command = redis::cmd("CONFIG");
             command.arg("GET").arg(names);
             match redis.query(&command).await {
-                Ok(reply) => self.settings(reply),
+                Ok(reply) => self.add_pairs(reply),
                 Err(failure) => {
                     refused(failure)?;
                     return Ok(());

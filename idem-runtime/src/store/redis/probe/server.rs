@@ -1,8 +1,13 @@
-//! The findings about one server, and the refusal of one that cannot hold the guarantee.
+//! The facts about one server, and the refusal of one that cannot hold the guarantee.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use redis::Value;
 
 use super::acl::{NoWrites, Rights};
-use super::facts::{Memory, Persistence, Replication};
 use crate::store::redis::durability::Durability;
+use crate::store::redis::value::{text, text_pairs};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The oldest server whose scripts and commands suffice.
@@ -13,19 +18,11 @@ pub(super) const OLDEST: (u32, u32) = (6, 2);
 /// Version, role, memory, persistence, replicas, and the rights of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// The name that it reports: `redis`, `valkey`.
-    pub(super) product: Option<String>,
-    pub(super) version: Option<(u32, u32, u32)>,
-    pub(super) role: Option<String>,
-    pub(super) mode: Option<String>,
-    pub(super) memory: Memory,
-    pub(super) persistence: Persistence,
-    pub(super) replication: Replication,
+    /// Its replies to `HELLO`, `INFO` and `CONFIG GET`; of a name that two of them have, the first.
+    pub(super) facts: BTreeMap<String, String>,
     pub(super) rights: Rights,
     pub(super) no_writes: Option<NoWrites>,
     pub(super) durability: Durability,
-    /// The time that it reported, in microseconds since 1970.
-    pub(super) time_us: Option<i64>,
     /// The difference of its clock to that of this machine, in microseconds.
     pub(super) clock_ahead_us: Option<i64>,
 }
@@ -34,19 +31,100 @@ impl Server {
     /// Major, minor and patch version; of Valkey its own.
     #[must_use]
     pub fn version(&self) -> Option<(u32, u32, u32)> {
-        self.version
+        // The `redis_version` of Valkey is the one that it is compatible with.
+        let names = ["valkey_version", "version", "redis_version"];
+        names
+            .into_iter()
+            .find_map(|name| parse_version(self.fact(name)?))
     }
 
     /// `master` or `replica`.
     #[must_use]
     pub fn role(&self) -> Option<&str> {
-        self.role.as_deref()
+        // `HELLO` reports `replica` where `INFO` still reports `slave`.
+        self.fact("role")
+            .map(|role| if role == "slave" { "replica" } else { role })
     }
 
     /// `standalone` or `cluster`.
     #[must_use]
     pub fn mode(&self) -> Option<&str> {
-        self.mode.as_deref()
+        self.fact("mode").or_else(|| self.fact("redis_mode"))
+    }
+
+    /// The name that it reports: `redis`, `valkey`.
+    pub(super) fn product(&self) -> Option<&str> {
+        let valkey = || self.fact("valkey_version").map(|_| "valkey");
+        let name = self.fact("server_name").or_else(valkey);
+        name.or_else(|| self.fact("server"))
+    }
+
+    pub(super) fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.fact(name)?.parse().ok()
+    }
+
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.fact(name) == Some(value)
+    }
+
+    /// Adds the replies to `HELLO` and to `CONFIG GET`.
+    pub(super) fn add_pairs(&mut self, reply: Value) {
+        for (name, value) in text_pairs(reply) {
+            self.facts.entry(name).or_insert(value);
+        }
+    }
+
+    pub(super) fn add_info(&mut self, reply: &Value) {
+        for line in text(reply).unwrap_or_default().lines() {
+            if let Some((name, value)) = line.trim_end().split_once(':') {
+                let fact = self.facts.entry(name.to_owned());
+                fact.or_insert_with(|| value.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn is_loading(&self) -> bool {
+        self.is("loading", "1")
+    }
+
+    pub(super) fn policy(&self) -> Option<&str> {
+        self.fact("maxmemory_policy")
+    }
+
+    /// Whether there are rules for snapshots: seldom available.
+    pub(super) fn snapshots(&self) -> Option<bool> {
+        self.fact("save").map(|rules| !rules.is_empty())
+    }
+
+    /// Of a replica: whether its link to the primary is up.
+    pub(super) fn follows(&self) -> Option<bool> {
+        self.fact("master_link_status").map(|link| link == "up")
+    }
+
+    /// How many replicas a write needs: seldom available.
+    pub(super) fn needed(&self) -> Option<u64> {
+        self.number("min-replicas-to-write")
+    }
+
+    /// State and lag of each replica: `ip=…,port=…,state=online,offset=…,lag=0` of `slave0`, `slave1`, ….
+    pub(super) fn each_replica(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
+        let is_replica = |name: &str| {
+            let number = name.strip_prefix("slave").unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let each = self.facts.iter().filter(move |(name, _)| is_replica(name));
+        each.map(|(_, replica)| {
+            let part = |name| {
+                let mut parts = replica.split(',').filter_map(|part| part.split_once('='));
+                parts.find_map(|(part, value)| (part == name).then_some(value))
+            };
+            let lag = part("lag").and_then(|lag| lag.parse().ok());
+            (part("state").unwrap_or("unknown"), lag)
+        })
     }
 
     pub(super) fn is_replica(&self) -> bool {
@@ -62,23 +140,23 @@ impl Server {
     }
 
     pub(super) fn is_new_enough(&self) -> bool {
-        self.version
+        self.version()
             .is_none_or(|(major, minor, _)| (major, minor) >= OLDEST)
     }
 
     /// Whether scripts may declare what they do (`#!lua flags=…`).
     pub(super) fn reads_declarations(&self) -> bool {
-        self.version.is_some_and(|(major, ..)| major >= 7)
+        self.version().is_some_and(|(major, ..)| major >= 7)
     }
 
     /// Whether the server has compare-and-set (`SET … IFEQ`): Valkey since 8.1, Redis since 8.4.
     pub(super) fn compares(&self) -> bool {
-        let since = match self.product.as_deref() {
+        let since = match self.product() {
             Some("valkey") => (8, 1, 0),
             Some("redis") => (8, 4, 0),
             _ => return false,
         };
-        self.version.is_some_and(|version| version >= since)
+        self.version().is_some_and(|version| version >= since)
     }
 
     /// Whether the store would send this command, in the notation of `ACL SETUSER`, to save the server work.
@@ -123,7 +201,7 @@ impl Server {
                 OLDEST.1
             ));
         }
-        match &self.memory.policy {
+        match self.policy() {
             Some(policy) if self.evicts() && !allow_eviction => refused(format!(
                 "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`), and an \
                  evicted record lets its body run again; set `maxmemory-policy noeviction`, or \
@@ -134,10 +212,19 @@ impl Server {
     }
 
     pub(super) fn evicts(&self) -> bool {
-        self.memory
-            .policy
-            .as_ref()
-            .is_some_and(|policy| policy != "noeviction")
-            && self.memory.limit != Some(0)
+        let evicts = self.policy().is_some_and(|policy| policy != "noeviction");
+        evicts && self.number("maxmemory") != Some(0_u64)
     }
+}
+
+pub(super) fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = text.split('.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit());
+        part[..digits.unwrap_or(part.len())].parse().ok()
+    });
+    Some((
+        parts.next()??,
+        parts.next()??,
+        parts.next().flatten().unwrap_or(0),
+    ))
 }

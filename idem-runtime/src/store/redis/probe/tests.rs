@@ -3,14 +3,14 @@
 use redis::Value;
 
 use super::acl::{MissingRights, NoWrites, Rights};
-use super::info::parse_version;
+use super::server::parse_version;
 use super::*;
 use crate::store::FindingLevel;
 use crate::store::redis::Durability;
 
 fn server(info: &str) -> Server {
     let mut server = Server::default();
-    server.info(&Value::BulkString(info.replace('\n', "\r\n").into_bytes()));
+    server.add_info(&Value::BulkString(info.replace('\n', "\r\n").into_bytes()));
     server
 }
 
@@ -24,7 +24,7 @@ fn allowed(info: &str, settings: &[&str]) -> Server {
     let settings = settings
         .iter()
         .map(|text| Value::BulkString(text.as_bytes().to_vec()));
-    server.settings(Value::Array(settings.collect()));
+    server.add_pairs(Value::Array(settings.collect()));
     server
 }
 
@@ -44,7 +44,7 @@ fn facts_of_each_product_become_warnings() {
     failing.no_writes = Some(NoWrites::Disk);
     let mut later = failing.clone();
     later.no_writes = None;
-    later.persistence.append_failed = false;
+    later.facts.remove("aof_last_write_status");
     let mut loading = server(include_str!("info/valkey-9-0.txt"));
     loading.rights = Rights::Unknown("LOADING".to_owned());
     let append_only = ["save", "3600 1", "appendfsync", "everysec"];
@@ -133,18 +133,18 @@ fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
         allowed(include_str!("info/valkey-8-1.txt"), &["save", ""]),
     ];
     for mut server in [evicting, forgetting] {
-        server.persistence.loading = false;
+        server.facts.remove("loading");
         server.durability = Durability::Replicated(9);
         assert!(!warnings(&server).is_empty());
         assert_eq!(cache(&server), [""; 0]);
     }
     let replica = allowed(include_str!("info/redis-7-0.txt"), &[]);
     let mut full = allowed(include_str!("info/redis-8-2.txt"), &[]);
-    full.persistence.append_failed = false;
+    full.facts.remove("aof_last_write_status");
     let mut loading = server(include_str!("info/valkey-9-0.txt"));
     loading.rights = Rights::Unknown("LOADING".to_owned());
     let mut lacking = full.clone();
-    lacking.memory.used = None;
+    lacking.facts.remove("used_memory");
     lacking.rights = Rights::Known(MissingRights {
         prefix: "idem".to_owned(),
         needed: vec!["+set".to_owned()],
@@ -199,19 +199,19 @@ fn hello_is_read_in_both_protocols_and_info_knows_valkey_better() {
     ];
     let texts = texts.map(|text| Value::BulkString(text.as_bytes().to_vec()));
     let mut flat = Server::default();
-    flat.hello(Value::Array(texts.to_vec()));
+    flat.add_pairs(Value::Array(texts.to_vec()));
     let pairs = texts
         .chunks(2)
         .map(|pair| (pair[0].clone(), pair[1].clone()));
     let mut map = Server::default();
-    map.hello(Value::Map(pairs.collect()));
+    map.add_pairs(Value::Map(pairs.collect()));
     assert_eq!(flat, map);
     assert_eq!(flat.name(), "Redis 7.2.4");
     assert_eq!(
         (flat.role(), flat.mode()),
         (Some("replica"), Some("standalone"))
     );
-    flat.info(&Value::SimpleString(
+    flat.add_info(&Value::SimpleString(
         include_str!("info/valkey-8-1.txt").to_owned(),
     ));
     assert_eq!(flat.name(), "Valkey 8.1.3");
