@@ -1,7 +1,5 @@
 //! The Lua scripts.
 
-use std::fmt;
-
 use super::arguments::decimal;
 use super::durability::WriteConcern;
 use super::link::{RoutedCommand, Words, WriteCommand};
@@ -72,11 +70,7 @@ impl Script {
     }
 }
 
-impl fmt::Debug for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Script").field(&self.sha).finish()
-    }
-}
+debug_fields!(Script { sha });
 
 /// All scripts, in the form for the servers of the store.
 #[derive(Debug)]
@@ -109,106 +103,54 @@ impl Scripts {
     /// On a server that reads declarations, completions and releases run even when its
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(report: &Report) -> Self {
-        let prelude = include_str!("script/prelude.lua");
-        let script = |concern, body| Script::new(report, None, concern, &[prelude, body].concat());
+        macro_rules! lua {
+            ($name:literal) => {
+                include_str!(concat!("script/", $name, ".lua"))
+            };
+        }
         // Constants of the scripts that publish.
-        let publish = format!(
+        let publish = &*format!(
             "local PUBLISH, DECLARED = '{}', {}\n",
             report.publish(),
             report.reads_declarations(),
         );
-        let telling = |concern, flags, body| {
-            let (first, body) = body;
-            let source = [
-                &*publish,
-                first,
-                prelude,
-                include_str!("script/ending.lua"),
-                body,
-            ]
-            .concat();
-            Script::new(report, flags, concern, &source)
+        let (prelude, ending) = (lua!("prelude"), lua!("ending"));
+        let local = |flags, parts: &[&str]| {
+            Script::new(report, flags, WriteConcern::Local, &parts.concat())
         };
-        let ending = |concern, body| telling(concern, Some("allow-oom"), ("", body));
-        // Completes claims of the usual state alone.
-        let short = |body| {
-            let source = [&*publish, body].concat();
-            Script::new(report, Some("allow-oom"), WriteConcern::Replicated, &source)
+        let replicated = |flags, parts: &[&str]| {
+            Script::new(report, flags, WriteConcern::Replicated, &parts.concat())
         };
+        let (allow_oom, no_writes) = (Some("allow-oom"), Some("no-writes"));
+        let (own, complete) = (lua!("complete_own"), lua!("complete"));
+        let (release_own, release) = (lua!("release_own"), lua!("release"));
         Self {
             claim: Script {
                 tells_time: true,
                 claims: true,
-                ..script(WriteConcern::Replicated, include_str!("script/claim.lua"))
+                ..replicated(None, &[prelude, lua!("claim")])
             },
-            complete: telling(
-                WriteConcern::Replicated,
-                Some("allow-oom"),
-                (
-                    include_str!("script/complete_own.lua"),
-                    include_str!("script/complete.lua"),
-                ),
-            ),
-            complete_batch: short(include_str!("script/complete_batch.lua")),
-            complete_staged: short(include_str!("script/complete_staged.lua")),
-            release: telling(
-                WriteConcern::Local,
-                Some("allow-oom"),
-                (
-                    include_str!("script/release_own.lua"),
-                    include_str!("script/release.lua"),
-                ),
-            ),
+            complete: replicated(allow_oom, &[publish, own, prelude, ending, complete]),
+            complete_batch: replicated(allow_oom, &[publish, lua!("complete_batch")]),
+            complete_staged: replicated(allow_oom, &[publish, lua!("complete_staged")]),
+            release: local(allow_oom, &[publish, release_own, prelude, ending, release]),
             renew: Script {
                 tells_time: true,
-                ..script(WriteConcern::Replicated, include_str!("script/renew.lua"))
+                ..replicated(None, &[prelude, lua!("renew")])
             },
             append: Script {
                 tells_time: true,
-                ..ending(WriteConcern::Replicated, include_str!("script/append.lua"))
+                ..replicated(allow_oom, &[publish, prelude, ending, lua!("append")])
             },
-            resolve: ending(WriteConcern::Replicated, include_str!("script/resolve.lua")),
-            read: Script::new(
-                report,
-                Some("no-writes"),
-                WriteConcern::Local,
-                include_str!("script/read.lua"),
-            ),
-            header: Script::new(
-                report,
-                Some("no-writes"),
-                WriteConcern::Local,
-                include_str!("script/header.lua"),
-            ),
-            wait: Script::new(
-                report,
-                None,
-                WriteConcern::Local,
-                &[
-                    include_str!("script/wait.lua"),
-                    include_str!("script/read.lua"),
-                ]
-                .concat(),
-            ),
-            mark: Script::new(
-                report,
-                None,
-                WriteConcern::Local,
-                &[include_str!("script/wait.lua"), "return 1\n"].concat(),
-            ),
-            look: Script::new(
-                report,
-                Some("no-writes"),
-                WriteConcern::Local,
-                &[prelude, include_str!("script/look.lua")].concat(),
-            ),
+            resolve: replicated(allow_oom, &[publish, prelude, ending, lua!("resolve")]),
+            read: local(no_writes, &[lua!("read")]),
+            header: local(no_writes, &[lua!("header")]),
+            wait: local(None, &[lua!("wait"), lua!("read")]),
+            mark: local(None, &[lua!("wait"), "return 1\n"]),
+            look: local(no_writes, &[prelude, lua!("look")]),
             // A copy may be lost, and is not written into a full memory.
-            keep: telling(
-                WriteConcern::Local,
-                None,
-                ("", include_str!("script/keep.lua")),
-            ),
-            forget: ending(WriteConcern::Local, include_str!("script/forget.lua")),
+            keep: local(None, &[publish, prelude, ending, lua!("keep")]),
+            forget: local(allow_oom, &[publish, prelude, ending, lua!("forget")]),
         }
     }
 }
