@@ -94,13 +94,19 @@ pub(super) async fn handshake(
     connector.connect(host, stream).await
 }
 
+/// The authorities of the system. One of them that cannot be read is left out, as long as there are others.
 fn system_roots() -> io::Result<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
-    if let Some(error) = found.errors.into_iter().next() {
-        return Err(io::Error::other(error));
-    }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(ToString::to_string);
+        return Err(io::Error::other(format!(
+            "no certificate of an authority is on this system: install them (Debian: `ca-certificates`), or give \
+             `RedisStoreBuilder::root_certificate` that of the server; {}",
+            why.unwrap_or_else(|| "none was found".to_owned())
+        )));
+    }
     Ok(roots)
 }
 
