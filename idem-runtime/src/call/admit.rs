@@ -32,12 +32,14 @@ impl Core {
     ///
     /// The call must not run; the observer has been notified.
     pub(crate) fn enter(self: &Arc<Self>, request: CallRequest) -> Result<CallAdmission, Error> {
+        // Held until the start is known: it may begin a body, which counts itself.
+        let entered;
         let start = match self.answer_here(&request) {
             ControlFlow::Break(Ok(stored)) => return Ok(CallAdmission::Replay(stored)),
             ControlFlow::Break(Err(error)) => Err(error),
             ControlFlow::Continue(Lookup { now, permit }) => {
                 // Counted before `closing` is read, so that a shutdown either sees this call or stops it.
-                let entered = Entered::new(self);
+                entered = Entered::new(self);
                 match self.admit(&request).transpose() {
                     None => {
                         let begin = ClaimOrFollow::new(entered, request, now, permit);

@@ -376,8 +376,14 @@ impl<P> CallBuilder<P> {
             }
         }
         match start? {
-            // Only a call with a hook is to reconcile.
-            Start::Run(claim, _) => Ok(Acquired::Run(claim.with_watch(watch))),
+            Start::Run(claim, reconcile) => {
+                // A body would run over an outcome that is unknown; the panic releases the claim.
+                assert!(
+                    reconcile.is_none(),
+                    "the store reconciles a call without a hook"
+                );
+                Ok(Acquired::Run(claim.with_watch(watch)))
+            }
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.name.key.operation().clone());

@@ -104,7 +104,7 @@ impl Journal {
     /// The bytes of the entries that `keeps` wants, up to the first that cannot be read, and whether all can. It gets `None`
     /// for an entry that this version may ignore.
     fn filtered(&self, keeps: impl Fn(Option<&JournalEntry>) -> bool) -> (Self, bool) {
-        let (mut kept, mut rest) = (Vec::with_capacity(self.0.len()), self.0.clone());
+        let (mut kept, mut rest) = (Vec::new(), self.0.clone());
         while !rest.is_empty() {
             let before = rest.clone();
             let Ok(entry) = JournalEntry::split_off(&mut rest) else {

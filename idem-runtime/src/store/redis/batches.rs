@@ -128,6 +128,8 @@ impl Drop for SourceTurn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use redis::Value;
+
     use super::*;
 
     fn known() -> Batches {
@@ -142,7 +144,10 @@ mod tests {
 
     fn said(line: &str) -> Failure {
         let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        Failure::Reply(reply.extract_error().unwrap_err())
+        let Value::ServerError(error) = reply else {
+            panic!("{line} is an error")
+        };
+        Failure::Reply(error.into())
     }
 
     #[test]

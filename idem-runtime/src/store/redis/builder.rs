@@ -94,9 +94,9 @@ impl RedisStoreBuilder {
     ///
     /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET`
     /// is the whole record, whatever its length. It is discarded while it arrives, above 1 MiB and the limit, unless the
-    /// connection is that of a client with certificates of its own, where it is in memory as a whole. After the first
-    /// such reply that is too large, this store makes its claims by script, which checks the length first: a writer of
-    /// Redis can make each process fetch such records only by the claims then in flight.
+    /// connection is over TLS, where it is in memory as a whole. After the first such reply
+    /// that is too large, this store makes its claims by script, which checks the length first: a writer of Redis can make
+    /// each process fetch such records only by the claims then in flight.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes;
         self

@@ -2,6 +2,7 @@
 
 mod fast;
 
+pub(super) use self::fast::Claiming;
 use super::arguments::{decimal, millis};
 use super::core::RedisCore;
 use super::reply::unexpected;
@@ -25,12 +26,25 @@ impl RedisCore {
         Some(StoreError::overloaded(message, retry_after))
     }
 
-    async fn scripted_claim(
+    pub(super) async fn claim(
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
-        let (name, lease) = (&*key.name(), request.lease);
+        let name = key.name();
+        match self.fast_claim(&name, request).await? {
+            Some(reply) => Ok(reply),
+            // Boxed: larger, and seldom needed.
+            None => Box::pin(self.scripted_claim(&name, request)).await,
+        }
+    }
+
+    async fn scripted_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        let lease = request.lease;
         let proposed = Header {
             state: if request.reconciles {
                 State::Reconciling { lease }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batches::Batches;
-use super::link::Exchange;
 use super::notify::Subscribers;
 use super::probe::Report;
 use super::reply::ScriptReply;
 use super::script::{Script, Scripts};
 use super::topology::Topology;
+use crate::store::StoreError;
 use crate::store::observers::Observers;
-use crate::store::{Boxed, StoreError};
 
 /// The connections, scripts and settings of a connected store.
 pub(super) struct RedisCore {
@@ -38,15 +37,6 @@ pub(super) struct RedisCore {
     /// Notified of steps of the server's clock.
     pub(super) observers: Arc<Observers>,
     pub(super) max_record_bytes: usize,
-}
-
-/// How far an operation is that is one command in nearly every call. Small, because it is a part of the call's future.
-pub(super) enum Stage<'a, C, T> {
-    Unsent,
-    /// The command is in flight.
-    Sent(Exchange<'a>, C),
-    /// Every other case.
-    Other(Boxed<'a, T>),
 }
 
 impl RedisCore {

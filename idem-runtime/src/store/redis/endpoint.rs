@@ -12,8 +12,6 @@ use tokio::time::timeout;
 
 use super::address::{Address, client_at, place};
 use super::failure::is_unknown_user;
-#[cfg(feature = "redis-tls")]
-use super::tls::Tls;
 use crate::env::credentials::{Credentials, CredentialsProvider};
 use crate::store::StoreError;
 
@@ -25,9 +23,6 @@ pub(crate) struct Endpoint {
     credentials: Option<CredentialsProvider>,
     /// Whether a server has accepted credentials of the provider, which are right at times then. Shared by its clones.
     accepted: Arc<AtomicBool>,
-    /// Those of the builder; a client of the application may have others.
-    #[cfg(feature = "redis-tls")]
-    certificates: Tls,
 }
 
 impl Endpoint {
@@ -36,22 +31,7 @@ impl Endpoint {
             client,
             credentials,
             accepted: Arc::default(),
-            #[cfg(feature = "redis-tls")]
-            certificates: Tls::default(),
         }
-    }
-
-    #[cfg(feature = "redis-tls")]
-    pub(super) fn with_certificates(self, certificates: &Tls) -> Self {
-        Self {
-            certificates: certificates.clone(),
-            ..self
-        }
-    }
-
-    #[cfg(feature = "redis-tls")]
-    pub(crate) fn certificates(&self) -> &Tls {
-        &self.certificates
     }
 
     /// The server at another address, with these settings and credentials.

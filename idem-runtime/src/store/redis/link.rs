@@ -1,13 +1,18 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
 mod command;
-mod relay;
+mod connection;
+#[cfg(test)]
+mod echo;
+mod exchange;
+mod pipeline;
 mod socket;
 mod target;
 mod time;
 mod wire;
 mod words;
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,20 +22,22 @@ use std::time::{Duration, Instant};
 use redis::{RedisError, RedisResult, Value};
 
 pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
+use self::connection::Connection;
+use self::exchange::one_reply;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
+use self::wire::PendingReplies;
 pub(super) use self::wire::{BatchCommand, BatchScript};
-use self::wire::{PendingReplies, Replies, Wire};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::limits::Limits;
-use super::reply::{time_of, wrote};
+use super::reply::time_of;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Consecutive time-outs after which a connection is dropped.
 ///
-/// The server may be gone without a notice from the network.
+/// The server may be gone without a notice from the network; the client library would keep the connection forever.
 const MAX_TIMEOUTS: u32 = 3;
 /// Wait after which a cancelled command counts as a time-out.
 const QUIET: Duration = Duration::from_millis(100);
@@ -63,7 +70,7 @@ pub(super) struct Link {
 
 /// A connection and its health.
 struct LiveConnection {
-    wire: Wire,
+    connection: Connection,
     generation: u64,
     since: Instant,
     consecutive_timeouts: AtomicU32,
@@ -91,16 +98,40 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
-        let ready = match self.ready() {
-            Some(ready) => ready,
+        // Read before the command is written: the server's time is compared with it.
+        let began = command.tells_time.then(Instant::now);
+        let Some(exchange) = self.ready().and_then(|ready| ready.begin(command)) else {
             // Boxed: larger, and seldom needed.
-            None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
+            return Box::pin(self.connect_and_send(command)).await;
         };
-        if command.tells_time || command.replicas.is_some() {
-            // Boxed: once in ten seconds, or cheap beside the wait for replicas.
-            return Box::pin(ready.send_with_more(command)).await;
+        let exchange = exchange?;
+        let timed = began.map(|began| (Arc::clone(&exchange.live), began));
+        let reply = exchange.await;
+        if let Some((live, began)) = timed {
+            self.read_time(&live, began, &reply);
         }
-        ready.begin(command)?.await
+        reply
+    }
+
+    async fn connect_and_send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
+        let live = match self.current() {
+            Some(live) => live,
+            None => self.connected().await.map_err(Failure::Connect)?,
+        };
+        let mut pending = PendingReply {
+            link: self,
+            live: &live,
+            began: Instant::now(),
+            is_answered: false,
+            replies: live.replies.load(Ordering::Relaxed),
+        };
+        let reply = command.send(&live.connection).await;
+        pending.is_answered = true;
+        if command.tells_time {
+            self.read_time(&live, pending.began, &reply);
+        }
+        self.count_reply(&live, pending.replies, reply.as_ref().err());
+        reply.map_err(|failure| self.expired(failure))
     }
 
     /// The connection, if there is a usable one.
@@ -110,8 +141,10 @@ impl Link {
     }
 
     /// Records the server's time from the end of a reply.
-    fn read_time(&self, live: &LiveConnection, began: Instant, reply: &Value) {
-        if let Some(micros) = time_of(reply) {
+    fn read_time(&self, live: &LiveConnection, began: Instant, reply: &Result<Value, Failure>) {
+        if let Ok(reply) = reply
+            && let Some(micros) = time_of(reply)
+        {
             live.time.record(micros, began.elapsed());
             self.clock.says(micros, began);
         }
@@ -202,10 +235,10 @@ impl Link {
     }
 
     /// Connects, or waits for the task that does.
-    async fn connected(&self) -> Result<ReadyLink<'_>, StoreError> {
+    async fn connected(&self) -> Result<Arc<LiveConnection>, StoreError> {
         let _connecting = self.connecting.lock().await;
-        if let Some(ready) = self.ready() {
-            return Ok(ready);
+        if let Some(live) = self.current() {
+            return Ok(live);
         }
         {
             let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,10 +252,10 @@ impl Link {
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
         match self.target.connect(self.limits, known).await {
-            Ok(wire) => {
+            Ok(connection) => {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Arc::new(LiveConnection {
-                    wire,
+                    connection,
                     generation,
                     since: Instant::now(),
                     consecutive_timeouts: AtomicU32::new(0),
@@ -231,7 +264,7 @@ impl Link {
                     time: ServerTime::default(),
                 });
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
-                Ok(ReadyLink { link: self, live })
+                Ok(live)
             }
             Err(error) => {
                 self.record_failure(error.clone());
@@ -251,17 +284,23 @@ impl Link {
         }
         drop(live);
         // Queued commands were not sent, and go over the next connection.
-        broken.wire.close();
+        broken.connection.close();
     }
 
     /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.as_ref()?.wire.crowded(admission)
+        live.as_ref()?.connection.crowded(admission)
     }
 }
 
-debug_fields!(Link {});
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("connected", &self.current().is_some())
+            .finish_non_exhaustive()
+    }
+}
 
 /// A link with a usable connection.
 pub(super) struct ReadyLink<'a> {
@@ -277,29 +316,32 @@ impl<'a> ReadyLink<'a> {
 
     /// Whether other commands are under way on the connection.
     pub(super) fn is_busy(&self) -> bool {
-        self.live.wire.is_busy()
+        self.live.connection.is_busy()
     }
 
-    /// Sends a command, or queues it; without a wait for replicas.
-    pub(super) fn begin(self, command: &RoutedCommand<'_>) -> Result<Exchange<'a>, Failure> {
-        self.begin_by(|wire| command.begin(wire))
+    /// Sends a single command at once; `None`: [`Link::send`] has to.
+    pub(super) fn begin(
+        self,
+        command: &RoutedCommand<'_>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(|connection| command.begin(connection))
     }
 
-    /// Sends a command in a batch.
+    /// Sends a command in a batch; `None`: it has to be sent alone.
     pub(super) fn begin_in_batch(
         self,
         command: &BatchCommand<'_>,
-    ) -> Result<Exchange<'a>, Failure> {
-        self.begin_by(|wire| wire.begin_in_batch(command))
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(|connection| connection.begin_in_batch(command))
     }
 
     fn begin_by(
         self,
-        begin: impl FnOnce(&Wire) -> RedisResult<PendingReplies>,
-    ) -> Result<Exchange<'a>, Failure> {
+        begin: impl FnOnce(&Connection) -> Option<RedisResult<PendingReplies>>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
         let Self { link, live } = self;
         let before = live.replies.load(Ordering::Relaxed);
-        match begin(&live.wire) {
+        Some(match begin(&live.connection)? {
             Ok(replies) => Ok(Exchange {
                 replies,
                 link,
@@ -309,33 +351,9 @@ impl<'a> ReadyLink<'a> {
             Err(error) => {
                 let failure = Failure::Reply(error);
                 link.count_reply(&live, before, Some(&failure));
-                Err(link.expired(failure))
+                Err(failure)
             }
-        }
-    }
-
-    /// Sends a command whose reply has the time, or whose write waits for replicas.
-    async fn send_with_more(self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
-        let Self { link, live } = self;
-        let ready = || Self {
-            link,
-            live: Arc::clone(&live),
-        };
-        // Read before the command is written: the server's time is compared with it.
-        let began = Instant::now();
-        let reply = ready().begin(command)?.await?;
-        if command.tells_time {
-            link.read_time(&live, began, &reply);
-        }
-        match command.replicas {
-            // `WAIT` covers only writes of the same connection.
-            Some(wanted) if wrote(&reply) => {
-                let wait = |words: &mut Words<'_>| words.copy(&wanted.command);
-                let replicas = ready().begin(&RoutedCommand::new(&wait))?.await?;
-                wanted.check(&replicas).map(|()| reply)
-            }
-            _ => Ok(reply),
-        }
+        })
     }
 }
 
@@ -354,8 +372,7 @@ impl Future for Exchange<'_> {
     type Output = Result<Value, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let replies = ready!(Pin::new(&mut self.replies).poll(cx));
-        let reply = replies.map_err(Failure::Reply).and_then(Replies::last);
+        let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
         (self.link).count_reply(&self.live, self.before, reply.as_ref().err());
         Poll::Ready(reply.map_err(|failure| self.link.expired(failure)))
     }
@@ -366,6 +383,26 @@ impl Drop for Exchange<'_> {
         let waited = self.replies.waited();
         if waited.is_some_and(|waited| waited >= QUIET) {
             self.link.count_timeout(&self.live, self.before);
+        }
+    }
+}
+
+/// A command of the client library without a reply so far.
+///
+/// A sender whose deadline is shorter than `response_timeout` cancels it, which counts as a time-out as well.
+struct PendingReply<'a> {
+    link: &'a Link,
+    live: &'a LiveConnection,
+    began: Instant,
+    is_answered: bool,
+    /// Number of replies when the command was sent.
+    replies: u64,
+}
+
+impl Drop for PendingReply<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered && self.began.elapsed() >= QUIET {
+            self.link.count_timeout(self.live, self.replies);
         }
     }
 }

@@ -4,6 +4,7 @@ mod election;
 mod failover;
 mod query;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -112,4 +113,11 @@ impl Sentinels {
     }
 }
 
-debug_fields!(Sentinels {});
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels")
+            .field("sentinels", &self.0.sentinels.len())
+            .field("service", &self.0.election.service())
+            .finish_non_exhaustive()
+    }
+}

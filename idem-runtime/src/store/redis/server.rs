@@ -1,5 +1,6 @@
 //! One server: a shared connection, and the connections that wait for its replicas.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
@@ -162,4 +163,11 @@ impl WaitPool {
     }
 }
 
-debug_fields!(WaitPool { replicas });
+impl fmt::Debug for WaitPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitPool")
+            .field("replicas", &self.replicas)
+            .field("idle", &self.idle().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -194,7 +194,7 @@ impl<'a> MultiHostUrl<'a> {
             }
             let info = info.set_redis_settings(settings);
             let provider = self.options.sentinel_credentials.clone();
-            sentinels.push(self.options.endpoint(&info, provider)?);
+            sentinels.push(Endpoint::new(self.options.client(&info)?, provider));
         }
         // The address is filled in later.
         let server = format!("{scheme}://{user}localhost/{db}{query}");
@@ -252,29 +252,22 @@ impl SourceOptions {
 
     /// The server, or a node, for the store's own connections.
     fn server(&self, info: &ConnectionInfo) -> Result<Endpoint, StoreError> {
-        self.endpoint(info, self.credentials.clone())
+        Ok(Endpoint::new(self.client(info)?, self.credentials.clone()))
     }
 
+    /// A client for the store's own connections.
     #[cfg_attr(
         not(feature = "redis-tls"),
         expect(clippy::unused_self, reason = "certificates come from it")
     )]
-    fn endpoint(
-        &self,
-        info: &ConnectionInfo,
-        credentials: Option<CredentialsProvider>,
-    ) -> Result<Endpoint, StoreError> {
+    fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
         // Without `TCP_NODELAY` a small command may wait for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
         #[cfg(feature = "redis-tls")]
         let info = super::tls::apply(&info, &self.tls)?;
-        let client = Client::open(info).map_err(|_: RedisError| unusable())?;
-        let endpoint = Endpoint::new(client, credentials);
-        #[cfg(feature = "redis-tls")]
-        let endpoint = endpoint.with_certificates(&self.tls);
-        Ok(endpoint)
+        Client::open(info).map_err(|_: RedisError| unusable())
     }
 }
 

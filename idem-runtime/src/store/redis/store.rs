@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
+use super::claim::Claiming;
+use super::complete::Completing;
 use super::core::RedisCore;
 use super::notify::ResolutionListener;
 use super::probe::{Report, Use};
@@ -129,7 +131,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(Claiming::new(&self.0, key, request))
     }
 
     fn admit<'a>(
@@ -142,7 +144,7 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(error));
         }
         admission.sent();
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(Claiming::new(&self.0, key, request))
     }
 
     fn complete<'a>(
@@ -150,7 +152,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, None, record))
+        StoreFuture::pending(Completing::new(&self.0, key, None, record))
     }
 
     fn complete_claim<'a>(
@@ -159,7 +161,7 @@ impl Store for RedisStore {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, Some(claim), record))
+        StoreFuture::pending(Completing::new(&self.0, key, Some(claim), record))
     }
 
     fn release<'a>(
@@ -253,19 +255,14 @@ impl Store for RedisStore {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::size_of;
+
     use super::*;
 
     /// Each call boxes these futures. Allocators serve small sizes fastest, and many calls at once need many of them.
     #[test]
     fn the_futures_of_a_call_are_small() {
-        fn size<A: 'static, F>(_: impl FnOnce(&'static RedisCore, &'static A) -> F) -> usize {
-            size_of::<F>()
-        }
-        let claim =
-            size(|core, (key, request): &(RecordKey, ClaimRequest)| core.claim(key, request));
-        let complete = size(|core, (key, claim, record): &(RecordKey, Header, Bytes)| {
-            core.complete(key, Some(claim), record)
-        });
+        let (claim, complete) = (size_of::<Claiming<'_>>(), size_of::<Completing<'_>>());
         assert!(claim <= 120, "{claim}");
         assert!(complete <= 120, "{complete}");
     }

@@ -79,16 +79,29 @@ impl Topology {
         command: &RoutedCommand<'_>,
         concern: WriteConcern,
     ) -> Result<Value, Failure> {
+        let link = match self {
+            Self::Single(server) => server.direct(concern),
+            Self::Cluster(_) => None,
+        };
+        match link {
+            Some(link) => link.send(command).await,
+            // Boxed: larger than the other, whose calls would have its size.
+            None => Box::pin(self.send_with_more(command, concern)).await,
+        }
+    }
+
+    /// Sends a command that has to be routed, or waits for replicas.
+    async fn send_with_more(
+        &self,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
+    ) -> Result<Value, Failure> {
         match self {
-            Self::Single(server) => match server.direct(concern) {
-                Some(link) => link.send(command).await,
-                // Boxed: larger than the other, whose calls would have its size.
-                None => Box::pin(server.send(command, concern)).await,
-            },
-            // Any node serves a command without a key.
+            Self::Single(server) => server.send(command, concern).await,
             Self::Cluster(cluster) => {
+                // Any node serves a command without a key.
                 let key = command.key.unwrap_or_default();
-                Box::pin(cluster.send(key, command, concern)).await
+                cluster.send(key, command, concern).await
             }
         }
     }

@@ -7,9 +7,8 @@
 //! clock ends a lease. Its fence is the estimate of the server's time in `link/time`, less exact by the duration of a
 //! reply, which is harmless for a key without a record.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redis::{RedisError, Value};
@@ -17,86 +16,35 @@ use redis::{RedisError, Value};
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::redis::arguments::{decimal, millis};
-use crate::store::redis::core::{RedisCore, Stage};
+use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::link::{Exchange, RoutedCommand, Words, WriteCommand};
-use crate::store::{RecordKey, StoreError};
+use crate::store::{Boxed, RecordKey, StoreError};
 
 impl RedisCore {
     fn may_claim_fast(&self, request: &ClaimRequest) -> bool {
         !request.dated && request.needs == Needs::Nothing && self.takes_fast_claims()
     }
 
-    /// A claim: the plain command on the connection that is there, or a boxed future of every other case.
-    ///
-    /// An `async` block would be several times as large, and this future is a part of every call.
-    pub(crate) fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> impl Future<Output = Result<ClaimReply, StoreError>> + use<'a> {
-        let mut stage = Stage::Unsent;
-        poll_fn(move |cx| {
-            loop {
-                let (reply, now) = match &mut stage {
-                    Stage::Unsent => match self.begin_claim(key, request) {
-                        Some((Ok(exchange), now)) => {
-                            stage = Stage::Sent(exchange, now);
-                            continue;
-                        }
-                        Some((Err(failure), now)) => (Err(failure), now),
-                        None => {
-                            stage = Stage::Other(Box::pin(self.routed_claim(key, request)));
-                            continue;
-                        }
-                    },
-                    Stage::Sent(exchange, now) => (ready!(Pin::new(exchange).poll(cx)), *now),
-                    Stage::Other(other) => return other.as_mut().poll(cx),
-                };
-                if let Some(reply) = self.fast_reply(request, now, reply)? {
-                    return Poll::Ready(Ok(reply));
-                }
-                stage = Stage::Other(Box::pin(self.scripted_claim(key, request)));
-            }
-        })
-    }
-
-    /// Sends the plain command, with this time as its fence. `None`: nothing was sent.
-    fn begin_claim(
+    /// Claims without a script; `None`: the script must decide.
+    pub(super) async fn fast_claim(
         &self,
-        key: &RecordKey,
+        name: &str,
         request: &ClaimRequest,
-    ) -> Option<(Result<Exchange<'_>, Failure>, u64)> {
+    ) -> Result<Option<ClaimReply>, StoreError> {
         if !self.may_claim_fast(request) {
-            return None;
+            return Ok(None);
         }
-        let ready = self.link.ready(WriteConcern::Replicated)?;
-        let now = ready.server_time()?;
-        key.with_name(|name| {
-            let set = |words: &mut Words<'_>| write(words, name, request, now);
-            Some((ready.begin(&set_if_absent(name, &set)), now))
-        })
-    }
-
-    /// Sends the plain command to the node of the key, if it may be sent; or else the script decides.
-    async fn routed_claim(
-        &self,
-        key: &RecordKey,
-        request: &ClaimRequest,
-    ) -> Result<ClaimReply, StoreError> {
-        let name = &key.name();
-        if self.may_claim_fast(request)
-            && let Some(now) = self.link.server_time(name)
-        {
+        let Some(now) = self.link.server_time(name) else {
+            return Ok(None);
+        };
+        let reply = {
             let set = |words: &mut Words<'_>| write(words, name, request, now);
             let command = set_if_absent(name, &set);
-            let reply = self.link.send(&command, WriteConcern::Replicated).await;
-            if let Some(reply) = self.fast_reply(request, now, reply)? {
-                return Ok(reply);
-            }
-        }
-        self.scripted_claim(key, request).await
+            self.link.send(&command, WriteConcern::Replicated).await
+        };
+        self.fast_reply(request, now, reply)
     }
 
     /// Refuses a record that is too large.
@@ -140,6 +88,81 @@ impl RedisCore {
                 Ok(None)
             }
             Err(failure) => Err(failure.store_error("a claim")),
+        }
+    }
+}
+
+/// A claim. The plain command is sent on the connection that is there; every other case is a boxed future.
+///
+/// By hand and small, as [`Completing`](crate::store::redis::complete::Completing) is.
+pub(crate) struct Claiming<'a> {
+    core: &'a RedisCore,
+    key: &'a RecordKey,
+    request: &'a ClaimRequest,
+    stage: ClaimStage<'a>,
+}
+
+enum ClaimStage<'a> {
+    Unsent,
+    /// The plain command is in flight, with this time as its fence.
+    Sent(Exchange<'a>, u64),
+    Other(Boxed<'a, ClaimReply>),
+}
+
+impl<'a> Claiming<'a> {
+    pub(crate) fn new(core: &'a RedisCore, key: &'a RecordKey, request: &'a ClaimRequest) -> Self {
+        Self {
+            core,
+            key,
+            request,
+            stage: ClaimStage::Unsent,
+        }
+    }
+
+    /// Sends the plain command. `None`: nothing was sent.
+    fn begin(&self) -> Option<(Result<Exchange<'a>, Failure>, u64)> {
+        let (core, request) = (self.core, self.request);
+        if !core.may_claim_fast(request) {
+            return None;
+        }
+        let ready = core.link.ready(WriteConcern::Replicated)?;
+        let now = ready.server_time()?;
+        self.key.with_name(|name| {
+            let set = |words: &mut Words<'_>| write(words, name, request, now);
+            Some((ready.begin(&set_if_absent(name, &set))?, now))
+        })
+    }
+}
+
+impl Future for Claiming<'_> {
+    type Output = Result<ClaimReply, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            core, key, request, ..
+        } = *self;
+        loop {
+            let (reply, now) = match &mut self.stage {
+                ClaimStage::Unsent => match self.begin() {
+                    Some((Ok(exchange), now)) => {
+                        self.stage = ClaimStage::Sent(exchange, now);
+                        continue;
+                    }
+                    Some((Err(failure), now)) => (Err(failure), now),
+                    None => {
+                        self.stage = ClaimStage::Other(Box::pin(core.claim(key, request)));
+                        continue;
+                    }
+                },
+                ClaimStage::Sent(exchange, now) => (ready!(Pin::new(exchange).poll(cx)), *now),
+                ClaimStage::Other(other) => return other.as_mut().poll(cx),
+            };
+            if let Some(reply) = core.fast_reply(request, now, reply)? {
+                return Poll::Ready(Ok(reply));
+            }
+            self.stage = ClaimStage::Other(Box::pin(async move {
+                core.scripted_claim(&key.name(), request).await
+            }));
         }
     }
 }

@@ -28,13 +28,15 @@ impl RedisCore {
         &self,
         key: &RecordKey,
         name: &str,
-        done: &Header,
         record: &[u8],
     ) -> Result<bool, StoreError> {
         if !self.stages_large.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let stage = stage(key.prefix(), name, done);
+        let Ok(done) = Header::decode(record) else {
+            return Ok(false);
+        };
+        let stage = stage(key.prefix(), name, &done);
         let script = &self.scripts.complete_staged;
         let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];

@@ -1,8 +1,7 @@
 //! Commands with their routing and options.
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Value};
 
-use super::wire::{PendingReplies, Wire};
 pub(crate) use super::words::{Words, WriteCommand};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::limits::Limits;
@@ -64,16 +63,6 @@ impl<'a> RoutedCommand<'a> {
     /// Whether it can be sent to a node that is still importing the slot.
     pub(crate) fn is_one(&self) -> bool {
         matches!(self.payload, Payload::One(_))
-    }
-
-    /// Sends the command, or queues it; `WAIT` is left to the caller.
-    pub(super) fn begin(&self, wire: &Wire) -> RedisResult<PendingReplies> {
-        let asking = |words: &mut Words<'_>| words.command(&[&[b"ASKING"]]);
-        match self.payload {
-            Payload::Pair(first, second) => wire.begin(first, Some(second), false),
-            Payload::One(command) if self.asking => wire.begin(&asking, Some(command), false),
-            Payload::One(command) => wire.begin(command, None, self.claims),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sockets, and the handshakes on them.
+//! Sockets without TLS, and the handshake of the client library on them.
 
 use std::io;
 use std::pin::Pin;
@@ -8,73 +8,43 @@ use std::task::{Context, Poll};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::SockRef;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
-};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
-use super::relay;
 use super::wire::Wire;
-use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::limits::Limits;
-#[cfg(feature = "redis-tls")]
-use crate::store::redis::tls;
 
-/// Connects and logs in. `client`: that of the endpoint, with the credentials of this moment.
-#[cfg_attr(
-    not(feature = "redis-tls"),
-    expect(unused_variables, reason = "certificates come from the endpoint")
-)]
-pub(super) async fn connect(
-    endpoint: &Endpoint,
-    client: &Client,
-    limits: Limits,
-) -> RedisResult<Wire> {
-    let info = client.get_connection_info();
+/// Connects and logs in; `None`: the address requires the client library.
+pub(super) async fn connect(info: &ConnectionInfo, limits: Limits) -> Option<RedisResult<Wire>> {
     let connected = async {
-        Ok(match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = tcp(host, *port, info).await?;
-                let (read, write) = logged_in(stream, info).await?.into_split();
-                Wire::new(read, write, limits)
-            }
+        Some(match info.addr() {
+            ConnectionAddr::Tcp(host, port) => tcp(host, *port, info, limits).await,
             #[cfg(unix)]
-            ConnectionAddr::Unix(path) => {
-                let stream = UnixStream::connect(path).await?;
-                let (read, write) = logged_in(stream, info).await?.into_split();
-                Wire::new(read, write, limits)
-            }
-            #[cfg(feature = "redis-tls")]
-            ConnectionAddr::TcpTls {
-                host,
-                port,
-                tls_params,
-                ..
-            } if tls_params.is_none() || !endpoint.certificates().is_default() => {
-                let stream = tcp(host, *port, info).await?;
-                let stream = tls::handshake(stream, host, endpoint.certificates()).await?;
-                let (read, write) = tokio::io::split(logged_in(stream, info).await?);
-                Wire::new(read, write, limits)
-            }
-            _ => {
-                let (read, write) = tokio::io::split(relay::connect(client, limits).await?);
-                Wire::new(read, write, limits)
-            }
+            ConnectionAddr::Unix(path) => unix(path, info, limits).await,
+            _ => return None,
         })
     };
     tokio::time::timeout(limits.connect, connected)
         .await
-        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        .unwrap_or_else(|_| Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
 }
 
-async fn tcp(host: &str, port: u16, info: &ConnectionInfo) -> RedisResult<TcpStream> {
+async fn tcp(host: &str, port: u16, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
     let stream = first_of(host, port).await?;
     set(&stream, info.tcp_settings())?;
-    Ok(stream)
+    let (read, write) = logged_in(stream, info).await?.into_split();
+    Ok(Wire::new(read, write, limits))
+}
+
+#[cfg(unix)]
+async fn unix(path: &std::path::Path, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
+    let stream = UnixStream::connect(path).await?;
+    let (read, write) = logged_in(stream, info).await?.into_split();
+    Ok(Wire::new(read, write, limits))
 }
 
 /// The first address of the host that accepts a connection. All are tried at once, since one of them may be silent.

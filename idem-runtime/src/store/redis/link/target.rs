@@ -2,8 +2,8 @@
 
 use redis::{Client, ConnectionAddr};
 
+use super::connection::Connection;
 use super::socket;
-use super::wire::Wire;
 use crate::store::redis::address::place;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::connect_error;
@@ -31,13 +31,17 @@ impl Target {
     }
 
     /// Connects. `known`: an earlier attempt succeeded.
-    pub(super) async fn connect(&self, limits: Limits, known: bool) -> Result<Wire, StoreError> {
+    pub(super) async fn connect(
+        &self,
+        limits: Limits,
+        known: bool,
+    ) -> Result<Connection, StoreError> {
         match self {
             Self::Server(endpoint) => one(endpoint, limits, known).await,
             Self::Primary(sentinels) => {
                 let endpoint = sentinels.primary(limits).await?;
-                let wire = one(&endpoint, limits, known).await?;
-                is_primary(&endpoint, wire).await
+                let connection = one(&endpoint, limits, known).await?;
+                is_primary(&endpoint, connection).await
             }
         }
     }
@@ -80,8 +84,16 @@ impl Target {
     }
 }
 
-async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Wire, StoreError> {
-    let connect = |client: Client| async move { socket::connect(endpoint, &client, limits).await };
+async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Connection, StoreError> {
+    let connect = |client: Client| async move {
+        let wire = socket::connect(client.get_connection_info(), limits).await;
+        if let Some(wire) = wire {
+            return wire.map(Connection::Wire);
+        }
+        let config = limits.config();
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        connected.await.map(Connection::library)
+    };
     let known = known || endpoint.was_accepted();
     let connected = endpoint.log_in(limits.connect, connect).await?;
     connected.map_err(|error| {
@@ -102,12 +114,9 @@ async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Wire, S
 /// Checks the role that the server itself reports.
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
-async fn is_primary(endpoint: &Endpoint, wire: Wire) -> Result<Wire, StoreError> {
-    let hello = wire.begin(&|words| words.command(&[&[b"HELLO"]]), None, false);
-    let hello = match hello {
-        Ok(hello) => hello.await.and_then(|hello| hello.first.extract_error()),
-        Err(error) => Err(error),
-    };
+async fn is_primary(endpoint: &Endpoint, connection: Connection) -> Result<Connection, StoreError> {
+    let hello = connection.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
+    let hello = hello.await.and_then(|hello| hello.first.extract_error());
     let at = place(endpoint);
     let hello = hello.map_err(|error| connect_error(&at, error, true))?;
     if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
@@ -119,5 +128,5 @@ async fn is_primary(endpoint: &Endpoint, wire: Wire) -> Result<Wire, StoreError>
             ),
         ));
     }
-    Ok(wire)
+    Ok(connection)
 }

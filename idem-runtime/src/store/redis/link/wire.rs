@@ -27,12 +27,11 @@ use tokio::time::Sleep;
 
 pub(crate) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
-pub(super) use self::frame::{Frame, first as first_frame};
 use self::queue::Queue;
-pub(crate) use self::slots::Replies;
 use self::slots::SlotId;
 use self::state::{EndOnPanic, MAX_IN_FLIGHT, Shared, State, late};
-use super::words::{Words, WriteCommand};
+use super::command::{Words, WriteCommand};
+use super::pipeline::Replies;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
 use crate::store::redis::limits::Limits;
@@ -59,9 +58,17 @@ impl Wire {
         Self(shared)
     }
 
-    /// Sends a command, or two without another between them, or queues them.
-    ///
-    /// If the replies are dropped, the commands may still be executed.
+    /// Sends a command, or two without another between them. If dropped, they may still be executed.
+    pub(super) async fn send(
+        &self,
+        first: &WriteCommand<'_>,
+        second: Option<&WriteCommand<'_>>,
+        claims: bool,
+    ) -> RedisResult<Replies> {
+        self.begin(first, second, claims)?.await
+    }
+
+    /// As [`send`](Self::send): the command is sent, or in the queue, when this returns.
     pub(super) fn begin(
         &self,
         first: &WriteCommand<'_>,
@@ -69,7 +76,7 @@ impl Wire {
         claims: bool,
     ) -> RedisResult<PendingReplies> {
         let encode = |out: &mut Vec<u8>| {
-            let mut words = Words(out);
+            let mut words = Words::encoded(out);
             first(&mut words);
             if let Some(second) = second {
                 second(&mut words);

@@ -16,7 +16,7 @@ use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Client, Msg, RedisError, RedisResult, Value};
 use tokio::time::{sleep, timeout};
 
-use super::subscribers::Subscribers;
+use super::subscribers::{BroadcastSource, Subscribers};
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
@@ -110,17 +110,12 @@ impl ResolutionListener {
         let mut backoff = Backoff::new(&Owner::random());
         let mut warned = false;
         loop {
-            let Some(subscribers) = self.subscribers.upgrade() else {
+            let Some((source, limits)) =
+                (self.subscribers.upgrade()).map(|subscribers| subscribers.broadcast_source())
+            else {
                 return;
             };
-            let limits = subscribers.limits();
-            let target = subscribers.broadcast_target(&self.channel).await;
-            drop(subscribers);
-            let opened = match target {
-                Ok(target) => self.open(target, limits).await,
-                Err(error) => Err(error),
-            };
-            let pause = match opened {
+            let pause = match self.open(&source, limits).await {
                 Ok(connection) => {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
@@ -130,11 +125,11 @@ impl ResolutionListener {
                     if !goes_on {
                         return;
                     }
-                    self.mark_outdated();
+                    source.mark_outdated();
                     Duration::ZERO
                 }
                 Err(error) if error.is_transient() => {
-                    self.mark_outdated();
+                    source.mark_outdated();
                     backoff.reconnect()
                 }
                 Err(_) => {
@@ -152,18 +147,13 @@ impl ResolutionListener {
         }
     }
 
-    fn mark_outdated(&self) {
-        if let Some(subscribers) = self.subscribers.upgrade() {
-            subscribers.mark_outdated();
-        }
-    }
-
     /// Opens a connection on which the server has confirmed the subscription.
     async fn open(
         &self,
-        target: Target,
+        source: &BroadcastSource,
         limits: Limits,
     ) -> Result<ResolutionConnection, StoreError> {
+        let target = source.target(&self.channel).await?;
         let generation = target.generation();
         let endpoint = target.endpoint(limits).await?;
         let open = |client: Client| async move { client.get_async_pubsub().await };

@@ -80,7 +80,10 @@ impl Server {
 
     pub(super) fn add_info(&mut self, reply: &Value) {
         for line in text(reply).unwrap_or_default().lines() {
-            if let Some((name, value)) = line.trim_end().split_once(':') {
+            // Kvrocks reports its own version so, beside the `redis_version` that it is compatible with.
+            if let Some((name, value)) = line.trim_end().split_once(':')
+                && name != "version"
+            {
                 let fact = self.facts.entry(name.to_owned());
                 fact.or_insert_with(|| value.to_owned());
             }

@@ -224,6 +224,8 @@ fn versions_are_read_in_every_form() {
     assert_eq!(parse_version("8.2-rc1"), Some((8, 2, 0)));
     assert_eq!(parse_version("6.2"), Some((6, 2, 0)));
     assert_eq!(parse_version("unstable"), None);
+    let kvrocks = server("version:2.13.0\nredis_version:7.0.0\n");
+    assert_eq!(kvrocks.version(), Some((7, 0, 0)));
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn sentinels_have_their_own_port_and_password() {
     let server = found.server().get_connection_info().redis_settings();
     assert_eq!(server.username(), Some("user"));
     assert_eq!((server.password(), server.db()), (Some("secret"), 2));
+    assert!(format!("{found:?}").contains("payments"));
 
     let options = SourceOptions {
         sentinel: Some((Some("watcher".to_owned()), "other".to_owned())),

@@ -15,7 +15,7 @@ const MAX_LENGTH: usize = 1 << 30;
 
 /// The first frame of some bytes.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Frame {
+pub(super) enum Frame {
     /// It is not complete yet.
     Partial,
     /// A reply, and its length in bytes.
@@ -29,7 +29,7 @@ pub(crate) enum Frame {
 /// # Errors
 ///
 /// Bytes that are no frame: the connection cannot be used any further.
-pub(crate) fn first(bytes: &[u8]) -> RedisResult<Frame> {
+pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
     Ok(match end(bytes, 0)? {
         None => Frame::Partial,
         Some(end) if bytes[0] == b'>' => Frame::Push(end),

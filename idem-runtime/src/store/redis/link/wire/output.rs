@@ -18,8 +18,6 @@ pub(super) struct Output {
     /// Commands in flight, from `written` on not yet written.
     pub(super) bytes: Vec<u8>,
     written: usize,
-    /// Written bytes may be in a buffer of the half, such as that of TLS.
-    is_buffered: bool,
 }
 
 impl Output {
@@ -28,13 +26,12 @@ impl Output {
             half,
             bytes: Vec::new(),
             written: 0,
-            is_buffered: false,
         }
     }
 
     /// Whether all bytes are written.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && !self.is_buffered
+        self.bytes.is_empty()
     }
 
     /// Writes as much as the socket takes.
@@ -51,22 +48,13 @@ impl Output {
                     return Ok(());
                 }
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Poll::Ready(Ok(written)) => {
-                    self.written += written;
-                    self.is_buffered = true;
-                }
+                Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         self.written = 0;
-        if self.is_buffered
-            && let Poll::Ready(flushed) = Pin::new(&mut self.half).poll_flush(cx)
-        {
-            flushed?;
-            self.is_buffered = false;
-        }
         Ok(())
     }
 }

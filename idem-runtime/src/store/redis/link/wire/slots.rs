@@ -5,28 +5,7 @@ use std::task::{Poll, Waker};
 
 use redis::{RedisResult, Value};
 
-use crate::store::redis::failure::Failure;
-
-/// The reply to one command, or to each of two.
-pub(crate) struct Replies {
-    pub(crate) first: Value,
-    pub(crate) second: Option<Value>,
-}
-
-impl Replies {
-    /// The last reply, or the first error.
-    pub(crate) fn last(self) -> Result<Value, Failure> {
-        let first = replied(self.first)?;
-        self.second.map_or(Ok(first), replied)
-    }
-}
-
-fn replied(value: Value) -> Result<Value, Failure> {
-    match value {
-        Value::ServerError(error) => Err(Failure::Reply(error.into())),
-        value => Ok(value),
-    }
-}
+use crate::store::redis::link::pipeline::Replies;
 
 /// The place of a sender. It is reused after the sender has left, and its command has no reply any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Wake;
 
-use redis::RedisError;
-
 use super::*;
 
 /// The owner of the connection replaces it on such an error only, so no other may come from a connection that has ended,
@@ -21,49 +19,97 @@ async fn assert_ended(wire: &Wire, case: &str, reason: &str) {
     }
 }
 
-/// What a server sends, which is cut anywhere: its name; the number of replies that each command in flight has; the replies
-/// to the first of them; what ends the connection though the server does not; the reason of that.
-type Script = (
-    &'static str,
-    &'static [u8],
-    &'static [&'static [u8]],
-    &'static [u8],
-    &'static str,
-);
+/// A server whose bytes are cut anywhere.
+struct Script {
+    name: &'static str,
+    /// The number of replies that each command in flight has.
+    commands: &'static [u8],
+    /// The replies to the first of them.
+    replies: &'static [&'static [u8]],
+    /// What ends the connection, though the server does not.
+    end: &'static [u8],
+    /// The reason of that.
+    reason: &'static str,
+}
 
-const ALL: &[&[u8]] = &[
-    b"$3\r\none\r\n",
-    b"*2\r\n$1\r\na\r\n$-1\r\n:3\r\n",
-    b"-ERR four\r\n+five\r\n",
-];
-const PUSH: &[&[u8]] = &[b">2\r\n+invalidate\r\n_\r\n$3\r\none\r\n", b":2\r\n"];
-const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
-const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
-const LOADING: &[u8] = b"-LOADING Redis is loading\r\n";
-const NO_PASSWORD: &[u8] = b"-NOAUTH Authentication required.\r\n";
+const fn script(
+    name: &'static str,
+    commands: &'static [u8],
+    replies: &'static [&'static [u8]],
+    (end, reason): (&'static [u8], &'static str),
+) -> Script {
+    Script {
+        name,
+        commands,
+        replies,
+        end,
+        reason,
+    }
+}
+
+const CLOSED: (&[u8], &str) = (b"", "");
 
 const SCRIPTS: [Script; 13] = [
-    ("all replies", &[1, 2, 2], ALL, b"", ""),
-    ("a reply of three", &[1, 1, 1], &[ALL[0]], b"", ""),
-    ("a push", &[1, 1], PUSH, b"", ""),
-    ("last words", &[1, 1], &[FULL], b"", ""),
-    ("another protocol", &[1, 1], &[b":1\r\n"], HTTP, ""),
+    script(
+        "all replies",
+        &[1, 2, 2],
+        &[
+            b"$3\r\none\r\n",
+            b"*2\r\n$1\r\na\r\n$-1\r\n:3\r\n",
+            b"-ERR four\r\n+five\r\n",
+        ],
+        CLOSED,
+    ),
+    script("a reply of three", &[1, 1, 1], &[b"$3\r\none\r\n"], CLOSED),
+    script(
+        "a push",
+        &[1, 1],
+        &[b">2\r\n+invalidate\r\n_\r\n$3\r\none\r\n", b":2\r\n"],
+        CLOSED,
+    ),
+    script(
+        "last words",
+        &[1, 1],
+        &[b"-ERR max number of clients reached\r\n"],
+        CLOSED,
+    ),
+    script(
+        "another protocol",
+        &[1, 1],
+        &[b":1\r\n"],
+        (b"HTTP/1.1 400 Bad Request\r\n", ""),
+    ),
     // What the client library refuses.
-    ("no boolean", &[1], &[], b"#x\r\n", "Parse error"),
-    ("no double", &[1], &[], b",abc\r\n", "Parse error"),
-    ("no text", &[1], &[], b"-ERR \xff\r\n", "Parse error"),
-    ("no format", &[1], &[], b"=3\r\nabc\r\n", "Parse error"),
+    script("no boolean", &[1], &[], (b"#x\r\n", "Parse error")),
+    script("no double", &[1], &[], (b",abc\r\n", "Parse error")),
+    script("no text", &[1], &[], (b"-ERR \xff\r\n", "Parse error")),
+    script("no format", &[1], &[], (b"=3\r\nabc\r\n", "Parse error")),
     // What replies to no command.
-    ("a reply", &[], &[], b"$1\r\nx\r\n", ""),
-    ("loading", &[], &[], LOADING, "Redis is loading"),
-    (
+    script("a reply", &[], &[], (b"$1\r\nx\r\n", "")),
+    script(
+        "loading",
+        &[],
+        &[],
+        (b"-LOADING Redis is loading\r\n", "Redis is loading"),
+    ),
+    script(
         "no password",
         &[],
         &[],
-        NO_PASSWORD,
-        "Authentication required.",
+        (
+            b"-NOAUTH Authentication required.\r\n",
+            "Authentication required.",
+        ),
     ),
-    ("full", &[], &[], FULL, "max number of clients reached"),
+    script(
+        "full",
+        &[],
+        &[],
+        (
+            b"-ERR max number of clients reached\r\n",
+            "max number of clients reached",
+        ),
+    ),
 ];
 
 /// The replies of these bytes, without pushes.
@@ -86,15 +132,15 @@ fn values(mut bytes: &[u8]) -> Vec<Value> {
 #[tokio::test]
 async fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
     for script in SCRIPTS {
-        for cut in 0..=script.2.concat().len() + script.3.len() {
-            assert_cut(&script, cut).await;
+        let bytes = [&script.replies.concat(), script.end].concat();
+        for cut in 0..=bytes.len() {
+            assert_cut(&script, &bytes, cut).await;
         }
     }
 }
 
-async fn assert_cut((name, commands, replies, end, reason): &Script, cut: usize) {
-    let name = format!("{name}, cut at {cut}");
-    let bytes = [&replies.concat(), *end].concat();
+async fn assert_cut(script: &Script, bytes: &[u8], cut: usize) {
+    let name = format!("{}, cut at {cut}", script.name);
     let (here, mut server) = tokio::io::duplex(1 << 16);
     let wire = over(here, LONG);
     let begin = |replies: &u8| {
@@ -102,36 +148,36 @@ async fn assert_cut((name, commands, replies, end, reason): &Script, cut: usize)
         let second = (*replies == 2).then_some(&second as &WriteCommand<'_>);
         wire.begin(&said("first"), second, false).unwrap()
     };
-    let sent: Vec<_> = commands.iter().map(begin).collect();
+    let sent: Vec<_> = script.commands.iter().map(begin).collect();
     settle().await;
     server.write_all(&bytes[..cut]).await.unwrap();
     // The whole script may end the connection, and else the server does.
-    let ends_itself = cut == bytes.len() && !end.is_empty();
     let mut server = Some(server);
+    let ends_itself = cut == bytes.len() && !script.end.is_empty();
     if !ends_itself {
         server = None;
     }
-    let reason = if ends_itself { *reason } else { "" };
-    let assert_breaks = |error: &RedisError| {
-        assert!(breaks_connection(error), "{name}: {error}");
-        let is_dropped = error.is_connection_dropped();
-        assert!(is_dropped || !reason.is_empty(), "{name}: {error}");
-    };
-    let mut until = 0;
+    let reason = if ends_itself { script.reason } else { "" };
+    let mut end = 0;
     for (at, pending) in sent.into_iter().enumerate() {
-        let expected = replies.get(at);
-        until += expected.map_or(1, |reply| reply.len());
-        let has_arrived = expected.is_some() && cut >= until;
-        match pending.await {
-            Ok(replies) => {
-                assert!(has_arrived, "{name}: a reply of another");
+        let expected = script.replies.get(at).map(|reply| {
+            end += reply.len();
+            (end, values(reply))
+        });
+        let replies = pending.await;
+        match (replies, expected) {
+            (Ok(replies), Some((end, expected))) => {
                 let replies: Vec<_> = [replies.first].into_iter().chain(replies.second).collect();
-                assert_eq!(Some(replies), expected.map(|reply| values(reply)), "{name}");
+                assert_eq!(replies, expected, "{name}");
+                assert!(cut >= end, "{name}");
             }
-            Err(error) => {
-                assert!(!has_arrived, "{name}: {error}");
-                assert_breaks(&error);
+            (Err(error), expected) => {
+                assert!(breaks_connection(&error), "{name}: {error}");
+                let is_dropped = error.is_connection_dropped();
+                assert!(is_dropped || !reason.is_empty(), "{name}: {error}");
+                assert!(expected.is_none_or(|(end, _)| cut < end), "{name}: {error}");
             }
+            (Ok(_), None) => panic!("{name}: a reply of another"),
         }
     }
     assert_ended(&wire, &name, reason).await;

@@ -4,13 +4,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::peer::{Kind, Peer, Sender, number};
 use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
     /// Senders begin this many commands.
-    Send(usize, Kind, bool),
+    Send(usize, CommandKind, bool),
     Leave(Index),
     /// Commands in flight reach their time limit.
     Expire,
@@ -26,8 +25,21 @@ enum Step {
     Close,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum CommandKind {
+    One,
+    Pair,
+    InBatch,
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let kind = || prop_oneof![Just(Kind::One), Just(Kind::Pair), Just(Kind::InBatch)];
+    let kind = || {
+        prop_oneof![
+            Just(CommandKind::One),
+            Just(CommandKind::Pair),
+            Just(CommandKind::InBatch)
+        ]
+    };
     let send = |(count, kind, claims)| Step::Send(count, kind, claims);
     let step = prop_oneof![
         8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
@@ -48,19 +60,99 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         .prop_map(|(steps, close)| steps.into_iter().chain(close).collect())
 }
 
-/// A peer at the other end of a stream.
+/// The reply to a command, and its bytes.
+fn reply_to(word: &str) -> (Value, Vec<u8>) {
+    let number = number(word);
+    let bytes = match number % 6 {
+        0 => format!("-ERR {word}\r\n"),
+        1 => format!("*3\r\n$1\r\nC\r\n:{number}\r\n*2\r\n$-1\r\n+{word}\r\n"),
+        2 => format!(":{number}\r\n"),
+        3 => format!("%1\r\n+{word}\r\n_\r\n"),
+        _ => {
+            let long = if number % 35 == 4 { 3_000 } else { 1 };
+            let text = format!("{word}\r\n").repeat(long);
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+    };
+    let value = redis::parse_redis_value(bytes.as_bytes()).unwrap();
+    (value, bytes.into_bytes())
+}
+
+fn number(word: &str) -> usize {
+    word.split('/').next().unwrap().parse().unwrap()
+}
+
+fn script_of(count: usize) -> &'static str {
+    if count == 1 { "one" } else { "many" }
+}
+
+fn arguments_of(key: &str) -> [String; 2] {
+    ["a", "b"].map(|argument| argument.repeat(number(key) % 40))
+}
+
+/// Whether the script of batches executes the command.
+fn is_executed(key: &str) -> bool {
+    !number(key).is_multiple_of(4)
+}
+
+/// A server that executes one command after the other.
 struct Server {
     stream: DuplexStream,
-    peer: Peer,
+    received: Vec<u8>,
+    /// The words of the commands.
+    executed: Vec<String>,
+    /// Those of batches that the server refused.
+    refused: Vec<String>,
     unsent: Vec<u8>,
 }
 
 impl Server {
+    fn on(stream: DuplexStream) -> Self {
+        Self {
+            stream,
+            received: Vec::new(),
+            executed: Vec::new(),
+            refused: Vec::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Executes a batch: its keys, then two arguments of each.
+    fn execute(&mut self, words: &[String]) {
+        let (keys, arguments) = words.split_at(words.len() / 3);
+        for (key, arguments) in keys.iter().zip(arguments.chunks_exact(2)) {
+            assert_eq!(arguments, arguments_of(key));
+        }
+        self.executed.extend_from_slice(keys);
+        if number(&keys[0]) % 11 == 5 {
+            self.refused.extend_from_slice(keys);
+            self.unsent.extend(b"-NOSCRIPT none\r\n");
+            return;
+        }
+        self.unsent.extend(batch_reply(keys, is_executed).bytes());
+    }
+
     async fn serve(&mut self, mut most: usize) {
         let mut bytes = [0; 4_096];
-        while let Some(Ok(read @ 1..)) = poll_once(pin!(self.stream.read(&mut bytes))).await {
-            self.unsent
-                .extend(self.peer.receive(&bytes[..read]).concat());
+        while let Some(read) = poll_once(pin!(self.stream.read(&mut bytes))).await {
+            match read {
+                Ok(read) if read > 0 => self.received.extend(&bytes[..read]),
+                _ => break,
+            }
+        }
+        for words in take_commands(&mut self.received) {
+            match &words[..] {
+                [_, word] => {
+                    self.unsent.extend(reply_to(word).1);
+                    self.executed.push(word.clone());
+                }
+                [_, script, count, words @ ..] => {
+                    let count = count.parse().unwrap();
+                    assert_eq!((&**script, words.len()), (script_of(count), 3 * count));
+                    self.execute(words);
+                }
+                _ => panic!("{words:?}"),
+            }
         }
         while most > 0 && !self.unsent.is_empty() {
             let part = &self.unsent[..most.min(self.unsent.len())];
@@ -71,6 +163,63 @@ impl Server {
                 }
                 _ => break,
             }
+        }
+    }
+}
+
+struct Sender {
+    words: Vec<String>,
+    replies: PendingReplies,
+    /// It is polled during the schedule, and not only at its end.
+    is_polled: bool,
+    /// Its time limit may have ended.
+    may_fail: bool,
+}
+
+impl Sender {
+    /// Sends a command or two, with words that begin with this number and the next one.
+    fn begin(wire: &Wire, number: usize, kind: CommandKind, claims: bool) -> Self {
+        let words = match kind {
+            CommandKind::One => vec![format!("{number}/0")],
+            CommandKind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
+            CommandKind::InBatch => vec![format!("{number}/batch")],
+        };
+        let replies = if let CommandKind::InBatch = kind {
+            let [first, second] = arguments_of(&words[0]);
+            wire.begin_in_batch(&BatchCommand {
+                script: &batch_script(),
+                key: words[0].as_bytes(),
+                arguments: [first.as_bytes(), second.as_bytes()],
+            })
+        } else {
+            let second = words.get(1).map(|word| said(word));
+            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
+            wire.begin(&said(&words[0]), second, claims)
+        };
+        Self {
+            is_polled: number.is_multiple_of(3),
+            words,
+            replies: replies.unwrap(),
+            may_fail: false,
+        }
+    }
+
+    fn check(&self, replies: RedisResult<Replies>, server: &Server) {
+        let word = &self.words[0];
+        match replies {
+            Ok(replies) if word.ends_with("/batch") => match replies.first {
+                Value::ServerError(_) => assert!(server.refused.contains(word)),
+                reply => {
+                    assert!(!server.refused.contains(word));
+                    assert_eq!(reply, Value::Int(is_executed(word).into()), "of {word}");
+                }
+            },
+            Ok(replies) => {
+                let replies = [replies.first].into_iter().chain(replies.second);
+                let words = self.words.iter().map(|word| reply_to(word).0);
+                assert!(replies.eq(words), "of {:?}", self.words);
+            }
+            Err(error) => assert!(self.may_fail, "{error} of {:?}", self.words),
         }
     }
 }
@@ -105,7 +254,7 @@ async fn check_all(senders: Vec<Sender>, server: &mut Server) {
     });
     let delivered = ended.await.expect("a sender waits for ever");
     for (sender, replies) in delivered {
-        sender.check(replies, &server.peer);
+        sender.check(replies, server);
     }
 }
 
@@ -113,11 +262,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
     let (here, there) = tokio::io::duplex(buffer);
     let wire = over(here, LONG);
     wire.0.lock().early_flush = early_flush;
-    let mut server = Server {
-        stream: there,
-        peer: Peer::default(),
-        unsent: Vec::new(),
-    };
+    let mut server = Server::on(there);
     let (mut senders, mut sent) = (Vec::new(), 0);
     let mut closed = false;
     let mut output = None;
@@ -125,7 +270,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
         match step {
             Step::Send(count, kind, claims) => {
                 for _ in 0..count {
-                    let sender = Sender::begin(&wire, sent, kind, claims).unwrap();
+                    let sender = Sender::begin(&wire, sent, kind, claims);
                     sent += sender.words.len();
                     senders.push(sender);
                 }
@@ -175,11 +320,10 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
         let mut at = 0;
         while at < senders.len() {
             let sender = &mut senders[at];
-            // The others are polled at the end of the schedule only.
-            if number(&sender.words[0]).is_multiple_of(3)
+            if sender.is_polled
                 && let Some(replies) = poll_once(Pin::new(&mut sender.replies)).await
             {
-                senders.swap_remove(at).check(replies, &server.peer);
+                senders.swap_remove(at).check(replies, &server);
             } else {
                 at += 1;
             }
@@ -203,7 +347,10 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
     assert_eq!(state.output.is_none(), closed);
     assert!(state.output.as_ref().is_none_or(Output::is_empty));
     drop(state);
-    server.peer.assert_executed_once();
+    assert_executed_once(&server.executed, |word| {
+        let number: usize = word.strip_suffix("/1")?.parse().unwrap();
+        Some(format!("{}/0", number - 1))
+    });
 }
 
 proptest! {
