@@ -43,9 +43,12 @@ const TTL: Duration = Duration::from_secs(120);
 /// Requests of one case in one round.
 const CALLS: usize = 10_000;
 
-/// Each case and each router, of an engine and the bytes of an answer.
+/// Makes a router whose answers have so many bytes.
+type MakeRouter = fn(&Engine, usize) -> Router;
+
+/// Each case and each router.
 const CASES: [&str; 2] = ["first", "replay"];
-const ROUTERS: [(&str, fn(&Engine, usize) -> Router); 4] = [
+const ROUTERS: [(&str, MakeRouter); 4] = [
     ("raw", |_, bytes| plain(bytes)),
     ("idem", |engine, bytes| plain(bytes).layer(layer(engine))),
     ("idem_json", |engine, bytes| {

@@ -376,14 +376,9 @@ impl<P> CallBuilder<P> {
             }
         }
         match start? {
-            Start::Run(claim, reconcile) => {
-                // A body would run over an outcome that is unknown; the panic releases the claim.
-                assert!(
-                    reconcile.is_none(),
-                    "the store reconciles a call without a hook"
-                );
-                Ok(Acquired::Run(claim.with_watch(watch)))
-            }
+            Start::Run(claim, None) => Ok(Acquired::Run(claim.with_watch(watch))),
+            // A body would run over an unknown outcome; the panic releases the claim.
+            Start::Run(_, Some(_)) => unreachable!("only a call with a hook is to reconcile"),
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.name.key.operation().clone());

@@ -71,13 +71,13 @@ fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> 
         Fingerprint::NONE,
         Encoded::by_hand(OutcomeKind::Value, value, format),
     ) {
-        Encoded::Store(answer) => match answer.lost {
-            Some(lost) => Err(lost),
-            None => {
-                assert_eq!(answer.outcome, OutcomeKind::Value);
-                Ok(answer.record[HEADER..].to_vec())
+        Encoded::Store(answer) => {
+            if let Some(lost) = answer.lost {
+                return Err(lost);
             }
-        },
+            assert_eq!(answer.outcome, OutcomeKind::Value);
+            Ok(answer.record[HEADER..].to_vec())
+        }
         Encoded::Release(_) => unreachable!("a value is stored"),
     }
 }
