@@ -1,4 +1,4 @@
-//! Cases on stores that are made anew, and calls that wait for nobody, on threads that share an engine.
+//! Cases on a store that each round makes anew; threads share its engine, and no call waits for another.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

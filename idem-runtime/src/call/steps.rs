@@ -7,8 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::core::Core;
-use crate::call::lease::Lease;
-use crate::call::lease::Renewal;
+use crate::call::lease::{Lease, Renewal};
 use crate::call::step_log::{MAX_JOURNAL_BYTES, MAX_STEPS, StepStop, Unstartable};
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;

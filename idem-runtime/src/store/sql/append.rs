@@ -7,8 +7,7 @@ use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::transition;
-use crate::record::{Header, Journal};
+use crate::record::{Header, Journal, transition};
 use crate::store::{AppendReply, Current, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {

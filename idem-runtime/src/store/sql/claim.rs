@@ -13,8 +13,7 @@ use super::priority::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::transition;
-use crate::record::{Fence, Header, Journal, JournalKind, Record, State};
+use crate::record::{Fence, Header, Journal, JournalKind, Record, State, transition};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.

@@ -9,8 +9,7 @@ use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::transition;
-use crate::record::{HEADER, Record};
+use crate::record::{HEADER, Record, transition};
 use crate::store::{CompleteReply, Current, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {

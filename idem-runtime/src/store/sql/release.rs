@@ -7,8 +7,7 @@ use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::transition;
-use crate::record::{Journal, JournalKind, Owner};
+use crate::record::{Journal, JournalKind, Owner, transition};
 use crate::store::{Current, ReleaseReply, Remains, StoreError};
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;

@@ -10,8 +10,7 @@ use super::pool::ConnectionPool;
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::Header;
-use crate::record::transition;
+use crate::record::{Header, transition};
 use crate::store::{Current, RenewReply, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {

@@ -7,8 +7,7 @@ use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::transition;
-use crate::record::{Header, Journal, Record};
+use crate::record::{Header, Journal, Record, transition};
 use crate::store::{Current, ResolveReply, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {
