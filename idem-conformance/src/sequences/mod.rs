@@ -49,6 +49,8 @@ pub fn sequences(
 
 /// Repeats a [`History`], as its code does, on a store of any kind.
 ///
+/// Another version of this crate may make other calls of the same operations: run [`sequences`] again after an update.
+///
 /// # Errors
 ///
 /// The calls up to the first reply that is not the model's.
