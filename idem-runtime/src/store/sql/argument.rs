@@ -4,18 +4,14 @@
 
 use std::sync::Arc;
 
-use super::primary_key::PrimaryKey;
-
 /// A value in a statement.
 #[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
 pub enum Argument<'a> {
     Bytes(&'a [u8]),
-    Body(Option<&'a [u8]>),
+    /// No answer and no journal.
+    Null,
     Int(i64),
     Text(&'a str),
-    /// At least one, and the only argument.
-    Keys(&'a [PrimaryKey]),
     /// Those of at least one call, and the only argument.
     Calls(&'a [Vec<Self>]),
 }
@@ -33,9 +29,9 @@ pub(crate) enum OwnedArgument {
 impl From<&Argument<'_>> for OwnedArgument {
     fn from(argument: &Argument<'_>) -> Self {
         match *argument {
-            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Self::Bytes(bytes.to_vec()),
-            // A statement for several keys or calls is never queued.
-            Argument::Body(None) | Argument::Keys(_) | Argument::Calls(_) => Self::Null,
+            Argument::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            // A statement for several calls is never queued.
+            Argument::Null | Argument::Calls(_) => Self::Null,
             Argument::Int(number) => Self::Int(number),
             Argument::Text(text) => Self::Text(text.into()),
         }
@@ -45,16 +41,16 @@ impl From<&Argument<'_>> for OwnedArgument {
 impl OwnedArgument {
     pub(crate) fn borrow(&self) -> Argument<'_> {
         match self {
-            Self::Bytes(bytes) => Argument::Body(Some(bytes)),
+            Self::Bytes(bytes) => Argument::Bytes(bytes),
             Self::Int(number) => Argument::Int(*number),
             Self::Text(text) => Argument::Text(text),
-            Self::Null => Argument::Body(None),
+            Self::Null => Argument::Null,
         }
     }
 }
 
-#[cfg(feature = "postgres")]
 impl<'a> Argument<'a> {
+    #[cfg(feature = "postgres")]
     pub(crate) fn int(self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(number),
@@ -62,6 +58,7 @@ impl<'a> Argument<'a> {
         }
     }
 
+    #[cfg(feature = "postgres")]
     pub(crate) fn text(self) -> Option<&'a str> {
         match self {
             Self::Text(text) => Some(text),
@@ -72,17 +69,14 @@ impl<'a> Argument<'a> {
     pub(crate) fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
-            Self::Body(body) => body,
             _ => None,
         }
     }
-}
 
-impl Argument<'_> {
     /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Bytes(bytes) | Self::Body(Some(bytes)) => bytes.len(),
+            Self::Bytes(bytes) => bytes.len(),
             Self::Text(text) => text.len(),
             _ => size_of::<i64>(),
         }

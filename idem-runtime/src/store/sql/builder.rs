@@ -158,35 +158,20 @@ impl<B: Backend> SqlStoreBuilder<B> {
         };
         let store_pool = pool((self.connections, self.connections.div_ceil(8)));
         let mut conn = store_pool.open(WHAT).await?;
-        let looking = async {
-            let warnings = B::probe_server(&mut conn).await?;
-            let longest = B::longest_statement(&mut conn).await?;
-            let batches = B::batches(&mut conn).await?;
-            let schema = if self.table.contains('.') {
-                None
-            } else {
-                B::schema_of(&mut conn, &self.table).await?
-            };
-            Ok((warnings, longest, batches, schema))
-        };
-        let (warnings, longest, batches, schema) =
-            match timeout(self.response_timeout, looking).await {
-                Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
-                Err(_) => return Err(store_pool.silence(WHAT)),
-            };
+        let probed = timeout(self.response_timeout, B::probe(&mut conn, &self.table)).await;
+        let probed = probed.map_err(|_| store_pool.silence(WHAT))?;
+        let probed = probed.map_err(|error| unfit::<B>(WHAT, error))?;
         store_pool.keep(conn);
+        // A configured schema stays.
+        let schema = probed.schema.filter(|_| !self.table.contains('.'));
         let table = qualified(&self.table, schema.as_deref())?;
-        let mut statements = Statements::new::<B>(
-            &table,
-            self.response_timeout,
-            self.max_record_bytes - HEADER,
-        );
-        if batches {
+        let most = self.max_record_bytes - HEADER;
+        let mut statements = Statements::new(B::DIALECT, &table, self.response_timeout, most);
+        let longest = probed.longest.unwrap_or(usize::MAX);
+        if probed.batches {
             // Half of a statement, where bytes take two digits.
-            let most = longest.map_or(BATCH_BYTES, |longest| BATCH_BYTES.min(longest / 4));
-            statements.add_batches::<B>(&table, most);
+            statements.add_batches(B::DIALECT, &table, BATCH_BYTES.min(longest / 4));
         }
-        let written = longest.map_or(usize::MAX, |longest| longest.saturating_sub(BESIDE));
         Ok(SqlStore(Arc::new(SqlStoreState {
             pool: store_pool,
             engine_pool: pool((2, 0)),
@@ -195,14 +180,14 @@ impl<B: Backend> SqlStoreBuilder<B> {
             hit_rate: HitRate::new(),
             observers,
             one_table: match schema {
-                Some(_) => B::ONE_TABLE.replace("{name}", &self.table),
+                Some(_) => B::DIALECT.one_table.replace("{name}", &self.table),
                 None => String::new(),
             },
             table,
             name: self.table,
-            warnings: warnings.into_iter().chain(transport).collect(),
+            warnings: probed.warnings.into_iter().chain(transport).collect(),
             reads_bytes: self.max_record_bytes,
-            max_record_bytes: self.max_record_bytes.min(written),
+            max_record_bytes: self.max_record_bytes.min(longest.saturating_sub(BESIDE)),
         })))
     }
 }
@@ -255,4 +240,51 @@ fn is_name(table: &str) -> bool {
     };
     let parts: Vec<_> = table.split('.').collect();
     parts.len() <= 2 && parts.into_iter().all(part)
+}
+
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+mod tests {
+    use std::str::FromStr as _;
+
+    use crate::store::sql::backend::{Options, SqlDriver};
+    use crate::store::sql::mysql::MySql;
+    use crate::store::sql::postgres::Postgres;
+
+    fn warns<B: SqlDriver>(url: &str) -> bool {
+        let options = Options::<B>::from_str(url).unwrap();
+        let warning = B::transport(&options).unwrap_or_default();
+        let is_discreet = !warning.contains("secret") && !warning.contains("db.example");
+        assert!(is_discreet, "{warning}");
+        !warning.is_empty()
+    }
+
+    #[test]
+    fn a_connection_that_may_be_open_is_reported_unless_it_stays_on_the_machine() {
+        for (postgres, mysql, expected) in [
+            ("", "", true),
+            ("?sslmode=disable", "?ssl-mode=DISABLED", true),
+            ("?sslmode=allow", "?ssl-mode=PREFERRED", true),
+            ("?sslmode=prefer", "?ssl-mode=PREFERRED", true),
+            ("?sslmode=require", "?ssl-mode=REQUIRED", false),
+            ("?sslmode=verify-ca", "?ssl-mode=VERIFY_CA", false),
+            ("?sslmode=verify-full", "?ssl-mode=VERIFY_IDENTITY", false),
+        ] {
+            for (host, is_far) in [
+                ("db.example:5432", true),
+                ("10.0.0.7", true),
+                ("localhost", false),
+                ("127.0.0.1:5432", false),
+            ] {
+                let warns = [
+                    warns::<Postgres>(&format!("postgres://app:secret@{host}/shop{postgres}")),
+                    warns::<MySql>(&format!("mysql://app:secret@{host}/shop{mysql}")),
+                ];
+                assert_eq!(warns, [expected && is_far; 2], "{host} {postgres}");
+            }
+        }
+        let socket = "postgres://app:secret@localhost/shop?host=/var/run/postgresql";
+        assert!(!warns::<Postgres>(socket));
+        let socket = "mysql://app:secret@db.example/shop?socket=/run/mysqld.sock";
+        assert!(!warns::<MySql>(socket));
+    }
 }

@@ -9,7 +9,7 @@ use super::backend::SqlDriver;
 use super::columns::{HeaderColumns, displayed_operation};
 use super::compare_and_write::{RecordAccess, RecordWrite, TRIES, overtaken};
 use super::error_kind::SqlErrorKind;
-use super::priority::Priority;
+use super::queue::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
@@ -66,7 +66,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let mut found = None;
             // A claim that needs a record must not create one.
             if begins {
-                let reads = self.hit_rate.at_least(B::READS_FIRST);
+                let reads = self.hit_rate.at_least(B::DIALECT.reads_first);
                 if reads {
                     found = self.read_row(&access).await?;
                 }
@@ -81,7 +81,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 && row.is_fresh(&request.owner)
             {
                 self.hit_rate.record(false);
-                return Ok(granted(row.written_by().1));
+                return Ok(granted(row.fence()));
             }
             if begins {
                 self.hit_rate.record(true);
@@ -96,7 +96,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
                     self.ensure_logged(&access, record, *left).await?;
                 }
                 // A record that is absent on a read-only server may exist on the one that writes.
-                Some(ClaimReply::Absent) => self.ensure_writable(&access).await?,
+                Some(ClaimReply::Absent) => {
+                    self.touch(&access).await.map_err(|(_, error)| error)?;
+                }
                 _ => {}
             }
             if let Some(reply) = reply {
@@ -122,7 +124,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         );
         let mut outcome = None;
         // There a statement that changes nothing waits for other writers as well.
-        if B::WAITS && !reads {
+        if B::DIALECT.has_one_writer && !reads {
             match timeout(HELD_UP, sent.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // A row of its own owner was written meanwhile by this claim.

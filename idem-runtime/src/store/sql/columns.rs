@@ -1,6 +1,7 @@
 //! The columns of a header, as arguments of a statement.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::argument::Argument;
@@ -60,62 +61,40 @@ impl HeaderColumns {
 
     /// The arguments of a first claim, except its fence, which is the time.
     pub(crate) fn claim<'a>(&'a self, primary_key: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
+        let [layout, state, owner, _, attempts, detail, retain, print] = self.all();
+        let (key, shown) = (Argument::Bytes(primary_key), Argument::Text(shown));
+        let life = Argument::Int(life_us(self.retain));
         [
-            Argument::Bytes(primary_key),
-            Argument::Text(shown),
-            self.layout(),
-            self.state(),
-            self.owner(),
-            self.attempts(),
-            self.detail(),
-            self.retain_ms(),
-            self.fingerprint(),
-            Argument::Int(life_us(self.retain)),
+            key, shown, layout, state, owner, attempts, detail, retain, print, life,
         ]
     }
 
-    fn number(&self, from: usize, to: usize) -> i64 {
+    /// Layout, state, owner, fence, attempts, detail, `retain_ms`, and fingerprint.
+    ///
+    /// The last one has the types of the answers too, which are kept, compared and removed with it.
+    pub(crate) fn all(&self) -> [Argument<'_>; 8] {
         let number = |number, byte: &u8| number << 8 | i64::from(*byte);
-        self.bytes[from..to].iter().fold(0, number)
-    }
-
-    pub(crate) fn layout(&self) -> Argument<'_> {
-        Argument::Int(self.bytes[0].into())
-    }
-
-    pub(crate) fn state(&self) -> Argument<'_> {
-        // The state of a header is a letter.
-        Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default())
-    }
-
-    pub(crate) fn owner(&self) -> Argument<'_> {
-        Argument::Bytes(&self.bytes[2..18])
-    }
-
-    pub(crate) fn fence(&self) -> Argument<'_> {
-        Argument::Int(self.number(18, 25))
-    }
-
-    pub(crate) fn attempts(&self) -> Argument<'_> {
-        Argument::Int(self.number(25, 27))
-    }
-
-    pub(crate) fn detail(&self) -> Argument<'_> {
-        Argument::Int(self.number(27, 31))
-    }
-
-    pub(crate) fn retain_ms(&self) -> Argument<'_> {
-        Argument::Int(self.number(31, 36))
-    }
-
-    /// The fingerprint and the types of the answers, which are kept, compared and removed together.
-    pub(crate) fn fingerprint(&self) -> Argument<'_> {
-        Argument::Bytes(&self.bytes[36..])
+        let int = |at: Range<usize>| Argument::Int(self.bytes[at].iter().fold(0, number));
+        [
+            int(0..1),
+            // The state of a header is a letter.
+            Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default()),
+            Argument::Bytes(&self.bytes[2..18]),
+            int(18..25),
+            int(25..27),
+            int(27..31),
+            int(31..36),
+            Argument::Bytes(&self.bytes[36..]),
+        ]
     }
 }
 
 /// The answer or the journal, for records that have one.
 pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
     let done = matches!(header.state, State::Done { .. });
-    Argument::Body((done || !header.journal.is_none()).then_some(body))
+    if done || !header.journal.is_none() {
+        Argument::Bytes(body)
+    } else {
+        Argument::Null
+    }
 }

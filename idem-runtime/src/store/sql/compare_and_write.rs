@@ -11,11 +11,10 @@ use super::columns::{HeaderColumns, displayed_operation, life_us, stored_body};
 use super::error_kind::SqlErrorKind;
 use super::pool::ConnectionPool;
 use super::primary_key::{PrimaryKey, primary_key};
-use super::priority::Priority;
-use super::reply::StatementReply;
+use super::queue::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
-use super::statement::Statement;
+use super::statement::{Statement, StatementOutcome};
 use crate::identity::operation::RecordKey;
 use crate::record::{HEADER, Header, Journal, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
@@ -92,12 +91,14 @@ impl<'a, B: SqlDriver> RecordAccess<'a, B> {
         }
     }
 
-    pub(super) async fn run(
+    /// Sends a statement. Whether it changed the record.
+    pub(super) async fn changes(
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Result<StatementReply, StoreError> {
-        self.pool.run(self.purpose(), statement, arguments).await
+    ) -> Result<bool, StoreError> {
+        let sent = self.pool.run(self.purpose(), statement, arguments);
+        Ok(sent.await?.affected > 0)
     }
 }
 
@@ -116,31 +117,22 @@ impl<B: SqlDriver> SqlStoreState<B> {
         left: Duration,
     ) -> Result<(), StoreError> {
         let done = matches!(record.header.state, State::Done { .. });
-        if B::SHOWS_EARLY && done && record.header.age(left) < YOUNG {
+        if B::DIALECT.shows_early && done && record.header.age(left) < YOUNG {
             // A later commit reaches the log later.
-            let here = [Argument::Bytes(&access.primary_key)];
-            let touched = access
-                .pool
-                .send(access.purpose(), &self.statements.touch, &here);
-            match touched.await {
+            return match self.touch(access).await {
                 // A read-only server has the answer from the log of another.
-                Ok(_) | Err((Some(SqlErrorKind::ReadOnly), _)) => {}
-                Err((_, error)) => return Err(error),
-            }
+                Err((Some(SqlErrorKind::ReadOnly), _)) => Ok(()),
+                touched => touched.map(drop).map_err(|(_, error)| error),
+            };
         }
         Ok(())
     }
 
-    /// Fails on a read-only server, by a write to a record that does not exist.
-    pub(super) async fn ensure_writable(
-        &self,
-        access: &RecordAccess<'_, B>,
-    ) -> Result<(), StoreError> {
+    /// Writes to the record without consequence. Fails on a read-only server, also if it does not exist.
+    pub(super) async fn touch(&self, access: &RecordAccess<'_, B>) -> StatementOutcome {
         let here = [Argument::Bytes(&access.primary_key)];
-        let touched = access
-            .pool
-            .send(access.purpose(), &self.statements.touch, &here);
-        touched.await.map(|_| ()).map_err(|(_, error)| error)
+        let statement = &self.statements.touch;
+        (access.pool).send(access.purpose(), statement, &here).await
     }
 
     /// Reads the row of the record.
@@ -148,9 +140,10 @@ impl<B: SqlDriver> SqlStoreState<B> {
         &self,
         access: &RecordAccess<'_, B>,
     ) -> Result<Option<Row>, StoreError> {
-        (access.pool)
-            .read(access.purpose(), &self.statements, &access.primary_key)
-            .await
+        let here = [Argument::Bytes(&access.primary_key)];
+        let statement = &self.statements.read;
+        let read = access.pool.run(access.purpose(), statement, &here);
+        Ok(read.await?.row)
     }
 
     /// Reads the record, lets `decide` choose the header to write, and writes.
@@ -185,67 +178,40 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 return Ok(reply);
             };
             // Boxed, because it is rare: most decisions write nothing.
-            let done = match &row {
-                Some(row) => Box::pin(self.replace(access, row, &write)).await?,
-                None => Box::pin(self.insert(access, &write)).await?,
-            };
-            if done {
+            if Box::pin(self.write(access, row.as_ref(), &write)).await? {
                 return Ok(reply);
             }
         }
         Err(overtaken(access.what))
     }
 
-    async fn replace(
+    /// Replaces this row, or inserts one. Whether the record was as expected.
+    async fn write(
         &self,
         access: &RecordAccess<'_, B>,
-        row: &Row,
+        row: Option<&Row>,
         write: &RecordWrite,
     ) -> Result<bool, StoreError> {
         let columns = HeaderColumns::new(&write.header);
-        let (owner, fence) = row.written_by();
+        let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
+        let key = Argument::Bytes(&access.primary_key);
+        let body = stored_body(&write.header, &write.body);
+        if let Some(row) = row {
+            let life = Argument::Int(write.life.map_or(-1, life_us));
+            let [version, was_of, was] = row.last_write();
+            let arguments = [
+                key, layout, state, owner, fence, attempts, detail, retain, print, body, life,
+                version, was_of, was,
+            ];
+            return access.changes(&self.statements.replace, &arguments).await;
+        }
+        let shown = displayed_operation(access.key);
+        let life = Argument::Int(life_us(write.life.unwrap_or_default()));
+        let shown = Argument::Text(&shown);
         let arguments = [
-            Argument::Bytes(&access.primary_key),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.fence(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            stored_body(&write.header, &write.body),
-            Argument::Int(write.life.map_or(-1, life_us)),
-            Argument::Int(row.version),
-            Argument::Bytes(owner),
-            Argument::Int(fence),
+            key, shown, layout, state, owner, fence, attempts, detail, retain, print, body, life,
         ];
-        let answer = access.run(&self.statements.replace, &arguments).await?;
-        Ok(answer.affected > 0)
-    }
-
-    async fn insert(
-        &self,
-        access: &RecordAccess<'_, B>,
-        write: &RecordWrite,
-    ) -> Result<bool, StoreError> {
-        let columns = HeaderColumns::new(&write.header);
-        let arguments = [
-            Argument::Bytes(&access.primary_key),
-            Argument::Text(&displayed_operation(access.key)),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.fence(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            stored_body(&write.header, &write.body),
-            Argument::Int(life_us(write.life.unwrap_or_default())),
-        ];
-        let answer = access.run(&self.statements.insert, &arguments).await?;
-        Ok(answer.affected > 0)
+        access.changes(&self.statements.insert, &arguments).await
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn login_error<B: SqlDriver>(what: &str) -> StoreError {
     let message = format!(
         "{what}: {} refuses the credentials of the provider, also after a second call of it; see what it takes them \
          from, and the password of the user",
-        B::NAME
+        B::DIALECT.name
     );
     StoreError::new(StoreErrorKind::Unavailable, message).answered()
 }
@@ -114,7 +114,9 @@ pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> Store
     let code = error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code);
-    let code = code.map_or(String::new(), |code| format!(" ({} error {code})", B::NAME));
+    let code = code.map_or(String::new(), |code| {
+        format!(" ({} error {code})", B::DIALECT.name)
+    });
     let message = format!("{what}: {advice}{code}");
     let reach = reach::<B>(&error);
     let cause = Some(error).filter(|error| error.as_database_error().is_none());

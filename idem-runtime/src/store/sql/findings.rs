@@ -6,14 +6,12 @@ use std::time::SystemTime;
 use tokio::time::timeout;
 
 use super::argument::Argument;
-use super::backend::{Backend, SqlDriver};
+use super::backend::Backend;
 use super::failure::{not_usable, store_error};
 use super::primary_key::PRIMARY_KEY_LEN;
-use super::state::{SqlStore, SqlStoreState};
+use super::state::SqlStore;
 use super::statement_texts;
 use crate::store::{Finding, StoreError};
-
-const WHAT: &str = "checking the database";
 
 impl<B: Backend> SqlStore<B> {
     /// Checks the database, and returns the findings.
@@ -29,27 +27,23 @@ impl<B: Backend> SqlStore<B> {
     ///
     /// May be dropped; the connection is closed.
     pub async fn findings(&self) -> Result<Vec<Finding>, StoreError> {
-        self.0.findings().await
-    }
-}
-
-impl<B: SqlDriver> SqlStoreState<B> {
-    async fn findings(&self) -> Result<Vec<Finding>, StoreError> {
-        let mut conn = self.pool.open(WHAT).await?;
-        let patience = self.pool.patience();
+        const WHAT: &str = "checking the database";
+        let (pool, table) = (&self.0.pool, &self.0.table);
+        let mut conn = pool.open(WHAT).await?;
+        let patience = pool.patience();
         let mut findings = match timeout(patience, B::findings(&mut conn)).await {
             Ok(found) => found.map_err(|error| store_error::<B>(WHAT, error))?,
-            Err(_) => return Err(self.pool.silence(WHAT)),
+            Err(_) => return Err(pool.silence(WHAT)),
         };
-        let probe = statement_texts::probe::<B>(&self.table);
+        let probe = statement_texts::probe(B::DIALECT, table);
         let nowhere = [Argument::Bytes(&[0; PRIMARY_KEY_LEN])];
-        let readable = timeout(patience, self.pool.run_on(&mut conn, &probe, &nowhere)).await;
+        let readable = timeout(patience, pool.run_on(&mut conn, &probe, &nowhere)).await;
         let readable = match readable {
             Ok(reply) => reply.map_err(|error| not_usable::<B>(WHAT, error)),
-            Err(_) => Err(self.pool.silence(WHAT)),
+            Err(_) => Err(pool.silence(WHAT)),
         };
         findings.push(match readable {
-            Ok(_) => Finding::ok("table", format!("`{}` has the columns that idem reads", self.table)),
+            Ok(_) => Finding::ok("table", format!("`{table}` has the columns that idem reads")),
             Err(error) => Finding::fail("table", error.to_string())
                 .means("calls are refused")
                 .remedy(

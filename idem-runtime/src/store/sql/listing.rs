@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::argument::Argument;
 use super::backend::SqlDriver;
 use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, from_hex, primary_key_bounds};
-use super::priority::Priority;
+use super::queue::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::store::listing::EntryFilter;
@@ -121,7 +121,10 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let mut reply = ListReply::default();
         for (primary_key, shown, row) in answer.block {
             if primary_key < range.first || primary_key > range.last {
-                let message = format!("{WHAT}: {} gave a record that was not asked for", B::NAME);
+                let message = format!(
+                    "{WHAT}: {} gave a record that was not asked for",
+                    B::DIALECT.name
+                );
                 return Err(StoreError::new(StoreErrorKind::Protocol, message));
             }
             reply.next = range.behind(&primary_key);

@@ -37,18 +37,7 @@ impl<B: SqlDriver> Login<B> {
     }
 
     pub(super) async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
-        self.log_in(|options| async move { Conn::<B>::connect_with(&options).await })
-            .await
-    }
-
-    /// Connects by these options, with the credentials of the provider.
-    pub(super) async fn log_in<T, F>(
-        &self,
-        connect: impl Fn(Options<B>) -> F,
-    ) -> Result<T, sqlx::Error>
-    where
-        F: Future<Output = Result<T, sqlx::Error>>,
-    {
+        let connect = |options| async move { Conn::<B>::connect_with(&options).await };
         let Some(provider) = &self.credentials else {
             return connect(self.options.clone()).await;
         };

@@ -2,75 +2,54 @@
 //!
 //! Macros, because the types of sqlx have nothing in common.
 
-/// [`SqlDriver::run`](super::backend::SqlDriver::run) for prepared statements: sends one, and reads at most one row.
-macro_rules! prepared {
-    ($db:ty, $conn:ident, $statement:ident, $arguments:ident, $named:expr) => {{
-        // By the connection's own methods, because those of a query keep a copy of it in the future.
-        let mut query =
-            sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)))
-                .persistent($named);
-        let all = 0..$arguments.len();
-        let order: &mut dyn Iterator<Item = usize> = if $statement.order.is_empty() {
-            &mut all.into_iter()
-        } else {
-            &mut $statement.order.iter().copied()
-        };
-        if let [Argument::Keys(primary_keys)] = $arguments {
-            // Surplus parameters repeat the last key.
+/// The query of a prepared statement, with its arguments.
+macro_rules! bound {
+    ($db:ty, $statement:ident, $arguments:ident, $named:expr) => {{
+        let text = sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text));
+        let mut query = sqlx::query::<$db>(text).persistent($named);
+        if let [Argument::Calls(calls)] = $arguments {
+            // Each call is a key, and surplus parameters repeat the last one.
             for index in 0..$statement.order.len() {
-                query = query.bind(&primary_keys[index.min(primary_keys.len() - 1)][..]);
+                query = query.bind(calls[index.min(calls.len() - 1)][0].bytes());
             }
-            return crate::store::sql::macros::several!($conn, $statement, query);
-        }
-        for index in order {
-            query = match $arguments[index] {
-                Argument::Bytes(bytes) => query.bind(bytes),
-                Argument::Body(bytes) => query.bind(bytes),
-                Argument::Int(number) => query.bind(number),
-                Argument::Text(text) => query.bind(text),
-                Argument::Keys(_) | Argument::Calls(_) => query,
+        } else {
+            let all = 0..$arguments.len();
+            let order: &mut dyn Iterator<Item = usize> = if $statement.order.is_empty() {
+                &mut all.into_iter()
+            } else {
+                &mut $statement.order.iter().copied()
             };
-        }
-        match $statement.kind {
-            StatementKind::Block => {
-                use sqlx::Row as _;
-                let found = (&mut *$conn).fetch_all(query.persistent(false)).await?;
-                let mut block = Vec::with_capacity(found.len());
-                for found in &found {
-                    // The last two columns, behind those of a row.
-                    let (primary_key, operation) = (found.len() - 2, found.len() - 1);
-                    let primary_key: &[u8] = found.try_get(primary_key)?;
-                    let row = crate::store::sql::macros::row!(found, &[u8], try_get);
-                    let operation: String = found.try_get(operation)?;
-                    let invalid = [0; crate::store::sql::primary_key::PRIMARY_KEY_LEN];
-                    block.push((primary_key.try_into().unwrap_or(invalid), operation, row));
-                }
-                Ok(StatementReply {
-                    block,
-                    ..StatementReply::default()
-                })
+            for index in order {
+                query = match $arguments[index] {
+                    Argument::Bytes(bytes) => query.bind(bytes),
+                    Argument::Null => query.bind(None::<&[u8]>),
+                    Argument::Int(number) => query.bind(number),
+                    Argument::Text(text) => query.bind(text),
+                    Argument::Calls(_) => query,
+                };
             }
+        }
+        query
+    }};
+}
+
+/// Sends a query, and reads the reply to a statement of its kind.
+///
+/// By the connection's own methods, because those of a query keep a copy of it in the future.
+macro_rules! reply {
+    ($conn:ident, $statement:ident, $query:expr) => {{
+        use sqlx::Row as _;
+        match $statement.kind {
             StatementKind::Execute => {
-                let done = (&mut *$conn).execute(query).await?;
+                let done = (&mut *$conn).execute($query).await?;
                 Ok(StatementReply {
                     affected: done.rows_affected(),
                     granted: Self::returned_number(&done),
                     ..StatementReply::default()
                 })
             }
-            StatementKind::Grant => {
-                use sqlx::Row as _;
-                // To the end, not only to the row, because the row arrives before the commit.
-                let rows = (&mut *$conn).fetch_all(query).await?;
-                let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
-                Ok(StatementReply {
-                    affected: rows.len() as u64,
-                    granted,
-                    ..StatementReply::default()
-                })
-            }
-            _ => {
-                let row = (&mut *$conn).fetch_optional(query).await?;
+            StatementKind::Fetch => {
+                let row = (&mut *$conn).fetch_optional($query).await?;
                 let row = match &row {
                     Some(row) => Some(crate::store::sql::macros::seen!($statement, row)),
                     None => None,
@@ -80,69 +59,62 @@ macro_rules! prepared {
                     ..StatementReply::default()
                 })
             }
+            kind => {
+                // To the end, not only to the row, because the row arrives before the commit.
+                let rows = (&mut *$conn).fetch_all($query).await?;
+                let mut reply = StatementReply {
+                    affected: rows.len() as u64,
+                    ..StatementReply::default()
+                };
+                // An invalid key matches no record and no call.
+                let invalid = [0; crate::store::sql::primary_key::PRIMARY_KEY_LEN];
+                let key = |key: &[u8]| key.try_into().unwrap_or(invalid);
+                for row in &rows {
+                    match kind {
+                        StatementKind::Grant => reply.granted = Some(row.try_get(0)?),
+                        StatementKind::Grants => {
+                            (reply.grants).push((key(row.try_get(0)?), row.try_get(1)?));
+                        }
+                        StatementKind::Several => {
+                            let record = crate::store::sql::macros::seen!($statement, row);
+                            reply.rows.push((key(row.try_get(13)?), record));
+                        }
+                        // The last two columns are behind those of a row.
+                        _ => {
+                            let record = crate::store::sql::macros::row!(row, &[u8], try_get);
+                            let place = row.len() - 2;
+                            let key = key(row.try_get(place)?);
+                            (reply.block).push((key, row.try_get(place + 1)?, record));
+                        }
+                    }
+                }
+                Ok(reply)
+            }
         }
     }};
 }
 
-/// The rows of a query for several primary keys.
-macro_rules! several {
-    ($conn:ident, $statement:ident, $query:expr) => {{
-        use sqlx::Row as _;
-        let found = (&mut *$conn).fetch_all($query).await?;
-        let mut rows = Vec::with_capacity(found.len());
-        for found in &found {
-            let primary_key: &[u8] = found.try_get(13)?;
-            // An invalid key matches no read.
-            let primary_key = primary_key
-                .try_into()
-                .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
-            let row = crate::store::sql::macros::seen!($statement, found);
-            rows.push((primary_key, row));
-        }
-        Ok(StatementReply {
-            rows,
-            ..StatementReply::default()
-        })
-    }};
-}
-
-/// The reply to a statement for several calls.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-macro_rules! batched {
-    ($conn:ident, $statement:ident, $query:expr) => {{
-        use sqlx::Row as _;
-        let query = $query;
-        if $statement.kind == StatementKind::Execute {
-            let done = (&mut *$conn).execute(query).await?;
-            return Ok(StatementReply {
-                affected: done.rows_affected(),
-                ..StatementReply::default()
-            });
-        }
-        // To the end, because the rows arrive before the commit.
-        let found = (&mut *$conn).fetch_all(query).await?;
-        let mut grants = Vec::with_capacity(found.len());
-        for found in &found {
-            let primary_key: &[u8] = found.try_get(0)?;
-            // An invalid key matches no call.
-            let primary_key = primary_key
-                .try_into()
-                .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
-            grants.push((primary_key, found.try_get(1)?));
-        }
-        Ok(StatementReply {
-            grants,
-            ..StatementReply::default()
-        })
-    }};
-}
-
-/// [`SqlDriver::fetch_script`](super::backend::SqlDriver::fetch_script) and
-/// [`SqlDriver::execute_script`](super::backend::SqlDriver::execute_script).
+/// The parts of a [`SqlDriver`](super::backend::SqlDriver) that differ by types only.
 ///
 /// `$bytes` is the type of bytes in the result of a script.
-macro_rules! scripts {
-    ($conn:ident, $bytes:ty) => {
+macro_rules! common {
+    ($name:ident, $conn:ident, $bytes:ty) => {
+        type Db = sqlx::$name;
+
+        const DIALECT: &'static Dialect = &DIALECT;
+
+        fn connection(conn: SqlConnection<'_>) -> Option<&mut $conn> {
+            match conn {
+                SqlConnection::$name(conn) => Some(conn),
+                #[allow(unreachable_patterns, reason = "other databases are features")]
+                _ => None,
+            }
+        }
+
+        async fn findings(conn: &mut $conn) -> Result<Vec<Finding>, sqlx::Error> {
+            findings::findings(conn).await
+        }
+
         async fn fetch_script(
             conn: &mut $conn,
             script: String,
@@ -173,7 +145,7 @@ macro_rules! scripts {
 /// Their types are checked only once, because the check is expensive.
 macro_rules! seen {
     ($statement:ident, $row:expr) => {
-        if Self::TYPED
+        if Self::DIALECT.typed
             && $statement
                 .is_known
                 .load(std::sync::atomic::Ordering::Relaxed)
@@ -190,7 +162,6 @@ macro_rules! seen {
 /// The columns of a row of sqlx.
 macro_rules! row {
     ($row:expr, $bytes:ty, $get:ident) => {{
-        use sqlx::Row as _;
         let row = $row;
         let owner: $bytes = row.$get(2)?;
         let fingerprint: $bytes = row.$get(7)?;
@@ -213,10 +184,8 @@ macro_rules! row {
     }};
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) use batched;
-pub(crate) use prepared;
+pub(crate) use bound;
+pub(crate) use common;
+pub(crate) use reply;
 pub(crate) use row;
-pub(crate) use scripts;
 pub(crate) use seen;
-pub(crate) use several;

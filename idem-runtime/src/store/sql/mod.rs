@@ -74,8 +74,8 @@
 //! If nearly all recent claims met a record, claims read first, which writes nothing and waits for no lock, and costs a
 //! first call one more round trip.
 //!
-//! A store has at most four reads in flight. Further reads wait until one of them has its reply, and are then sent
-//! together as one statement.
+//! A store has at most four reads in flight. Further reads wait until one of them has its reply, or for a connection,
+//! and are then sent together as one statement. The read of a claim that was sent already goes first, as a completion.
 //!
 //! Claims and completions that wait for a connection are sent together as well, on PostgreSQL and MariaDB: up to 64
 //! claims, or 64 completions of up to 16 KiB each, are one statement and one commit. A call that finds a free
@@ -83,15 +83,15 @@
 //! holds (for 50 ms on PostgreSQL, not at all on MariaDB), each of its calls is sent alone. MySQL sends a statement for
 //! each call. SQLite writes many calls in one transaction: see [`SqliteStore`].
 
-mod append;
 mod argument;
 mod backend;
+mod batch;
 mod builder;
 mod claim;
 mod collision;
 mod columns;
 mod compare_and_write;
-mod complete;
+mod dialect;
 mod error_kind;
 mod failure;
 mod findings;
@@ -103,32 +103,25 @@ mod macros;
 mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
-mod parameters;
-mod permits;
+mod operations;
 mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod primary_key;
-mod priority;
 mod purge;
-mod read;
-mod read_batch;
-mod release;
-mod renew;
-mod reply;
-mod resolve;
+mod queue;
+mod queued_call;
 mod row;
-mod script;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod state;
 mod statement;
 mod statement_texts;
+mod template;
 #[cfg(any(test, feature = "testing"))]
 mod test_support;
 mod transaction;
-mod write_batch;
 
 use std::sync::Arc;
 

@@ -2,21 +2,18 @@
 
 mod findings;
 
-use std::time::Duration;
-
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlSslMode};
 use sqlx::{Executor as _, MySqlConnection};
 
 use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::backend::{Probed, SqlDriver};
+use super::dialect::{Dialect, StatementKind};
 use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
-use super::macros::{batched, prepared, scripts};
-use super::parameters::positional;
-use super::reply::StatementReply;
-use super::script::{with_calls, with_literals};
-use super::statement::{Statement, StatementKind, StatementTemplate};
+use super::macros::{bound, common, reply};
+use super::statement::{Statement, StatementReply};
+use super::template::{with_calls, with_literals};
 use super::transaction::SqlConnection;
 use crate::env::credentials::Credentials;
 use crate::store::{Finding, transport};
@@ -26,88 +23,91 @@ use crate::store::{Finding, transport};
 #[non_exhaustive]
 pub struct MySql;
 
-impl SqlDriver for MySql {
-    type Db = sqlx::MySql;
-
-    const NAME: &'static str = "MySQL";
-
+const DIALECT: Dialect = Dialect {
+    name: "MySQL",
     // UTC, so that the time zone of the session has no effect.
-    const NOW: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
-
+    now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
     // A round trip more for a first call, and half the work for a replay.
-    const READS_FIRST: u32 = HitRate::SCALE / 16 * 15;
-
+    reads_first: HitRate::SCALE / 16 * 15,
+    typed: true,
+    has_one_writer: false,
     // InnoDB does, for the time that a write to its log takes: observed with killed servers.
-    const SHOWS_EARLY: bool = true;
-
+    shows_early: true,
+    numbered: false,
+    body_bytes: "length(body)",
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
-    const CLAIM: StatementTemplate = StatementTemplate {
-        text: "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, fence, attempts, \
-               detail, retain_ms, fingerprint, body, expires_us, version) \
-               VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
-               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer}, \
-               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {answer_bytes} \
-               FROM {t} WHERE record_key = ?1",
-        kind: StatementKind::Script,
-    };
-
+    claim: (
+        StatementKind::Script,
+        "INSERT IGNORE INTO {record} \
+         VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
+         SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer}, \
+         expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {answer_bytes} \
+         FROM {t} WHERE record_key = ?1",
+    ),
+    several: "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})",
     // Neither waits for a lock: a batch that waited for a transaction with one of its records would hold up the
     // callers, and the transactions, of all others, and collide with a transaction that waits for one of them. Each
     // call is then sent alone, and waits alone.
-    const BATCHES: Option<(&'static str, &'static str)> = Some((
-        "SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT IGNORE INTO {t} (record_key, op, layout, state, \
-         owner, fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) VALUES \
+    batches: Some((
+        "SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT IGNORE INTO {record} VALUES \
          [, |(?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)] RETURNING record_key, fence",
         "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE (SELECT NULL AS k, NULL AS s, NULL AS d, \
          NULL AS r, NULL AS b, NULL AS life, NULL AS o, NULL AS f, NULL AS a, NULL AS p WHERE 1 = 0 \
          UNION ALL VALUES [, |(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)]) AS v \
-         STRAIGHT_JOIN {t} AS t ON t.record_key = v.k SET t.layout = 50, t.state = v.s, t.detail = v.d, t.retain_ms = v.r, \
-         t.body = v.b, t.expires_us = {now} + v.life, t.version = t.version + 1 \
+         STRAIGHT_JOIN {t} AS t ON t.record_key = v.k SET t.layout = 50, t.state = v.s, t.detail = v.d, \
+         t.retain_ms = v.r, t.body = v.b, t.expires_us = {now} + v.life, t.version = t.version + 1 \
          WHERE t.owner = v.o AND t.fence = v.f AND t.attempts = v.a AND t.fingerprint = v.p \
          AND t.layout IN (50, 51, 52) AND t.state IN ('P', 'Q') AND t.expires_us > {now}",
-    ));
-
-    // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.
-    async fn batches(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-        let product = "SELECT VERSION() LIKE '%MariaDB%'";
-        let (is_mariadb,): (bool,) = sqlx::query_as(product).fetch_one(conn).await?;
-        Ok(is_mariadb)
-    }
-
-    const INSERT: &'static str = "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, \
-        fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
-
+    )),
+    #[cfg(feature = "sqlite")]
+    grouped: None,
+    insert: "INSERT IGNORE INTO {record} \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)",
     // `innodb_lock_wait_timeout` bounds the wait.
-    const BOUNDED: &'static str = "";
-
+    bounded: "",
     // A record that a transaction holds is left to the next purge, because a wait for it would delay all calls that
     // need a record that this statement has locked already.
-    const PURGE: &'static str = "DELETE {t} FROM (SELECT record_key FROM {t} WHERE expires_us <= {now} \
+    purge: "DELETE {t} FROM (SELECT record_key FROM {t} WHERE expires_us <= {now} \
         ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED) AS expired \
-        STRAIGHT_JOIN {t} ON {t}.record_key = expired.record_key";
-
-    const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
-
-    async fn schema_of(
-        conn: &mut MySqlConnection,
-        _table: &str,
-    ) -> Result<Option<String>, sqlx::Error> {
-        let (database,): (Option<String>,) =
-            sqlx::query_as("SELECT DATABASE()").fetch_one(conn).await?;
-        Ok(database.map(|database| format!("`{}`", database.replace('`', "``"))))
-    }
-
+        STRAIGHT_JOIN {t} ON {t}.record_key = expired.record_key",
+    schema: include_str!("../../../migrations/mysql/0001_idem_records.sql"),
     // The server serializes the creation of a table.
-    async fn migrate(conn: &mut MySqlConnection, schema: &str) -> Result<(), sqlx::Error> {
-        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))
-            .await?;
-        Ok(())
-    }
+    migration: ("", ""),
+    one_table: "",
+    // `RETURNING` exists for other statements only. The number is part of the reply to any statement that changes a
+    // row, and stays in the session until the next one.
+    dated: ("LAST_INSERT_ID({now})", ""),
+    // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
+    // it would hold the key for a lease.
+    session: "SET innodb_lock_wait_timeout = 1",
+    bytes: ("x'", "'"),
+    text: ("CONVERT(x'", "' USING utf8mb4)"),
+    insert_within: "INSERT IGNORE INTO {values}",
+    // Outside of a transaction a savepoint vanishes immediately, without an error.
+    in_transaction: "ROLLBACK TO SAVEPOINT {claim}; ",
+    // For MariaDB only: MySQL has no such variable, and its equivalent needs the right `PROCESS`.
+    during: " /*M! AND @@in_transaction = 1 */",
+    // The limit of a wait for a row is a setting of the session, and is restored. A claim that is dropped while it
+    // waits cannot do that; the next claim of the session then does.
+    wait: (
+        "SET @idem_wait = CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), \
+         innodb_lock_wait_timeout = ?11; ",
+        "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
+    ),
+    restore: "SET innodb_lock_wait_timeout = \
+        CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ",
+    // The transaction may have begun to read before the record was committed.
+    shared: " LOCK IN SHARE MODE",
+    releases: false,
+    // Whole seconds, and at least one.
+    lock_wait: |wait| {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        i64::try_from(seconds.clamp(1, 3_600)).unwrap_or(1)
+    },
+};
 
-    fn parameters(template: &str) -> (String, Vec<usize>) {
-        positional(template)
-    }
+impl SqlDriver for MySql {
+    common!(MySql, MySqlConnection, &[u8]);
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let number = error
@@ -135,109 +135,6 @@ impl SqlDriver for MySql {
         }
     }
 
-    async fn run<'c>(
-        conn: &'c mut MySqlConnection,
-        statement: &'c Statement,
-        arguments: &'c [Argument<'c>],
-        named: bool,
-    ) -> Result<StatementReply, sqlx::Error> {
-        if let [Argument::Calls(calls)] = arguments {
-            let script = with_calls::<Self>(&statement.text, calls);
-            return batched!(conn, statement, sqlx::raw_sql(sqlx::AssertSqlSafe(script)));
-        }
-        if statement.kind != StatementKind::Script {
-            return prepared!(sqlx::MySql, conn, statement, arguments, named);
-        }
-        let script = with_literals::<Self>(&statement.text, arguments);
-        Self::fetch_script(conn, script).await
-    }
-
-    // `RETURNING` exists for other statements only. The number is part of the reply to any statement that changes a
-    // row, and stays in the session until the next one.
-    const DATED: (&'static str, &'static str) = ("LAST_INSERT_ID({now})", "");
-
-    fn returned_number(done: &MySqlQueryResult) -> Option<i64> {
-        i64::try_from(done.last_insert_id())
-            .ok()
-            .filter(|number| *number > 0)
-    }
-
-    const INSERT_WITHIN: &'static str = "INSERT IGNORE INTO {t} {values}";
-
-    // The limit of a wait for a row is a setting of the session, and is restored. A claim that is dropped while it
-    // waits cannot do that; the next claim of the session then does.
-    const WAIT: (&'static str, &'static str) = (
-        "SET @idem_wait = CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), \
-         innodb_lock_wait_timeout = ?11; ",
-        "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
-    );
-
-    // Outside of a transaction a savepoint vanishes immediately, without an error.
-    const IN_TRANSACTION: &'static str = "ROLLBACK TO SAVEPOINT {claim}; ";
-
-    // For MariaDB only: MySQL has no such variable, and its equivalent needs the right `PROCESS`.
-    const DURING: &'static str = " /*M! AND @@in_transaction = 1 */";
-
-    // The transaction may have begun to read before the record was committed.
-    const SHARED: &'static str = " LOCK IN SHARE MODE";
-    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
-        CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
-    // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
-    // it would hold the key for a lease.
-    const SESSION: &'static str = "SET innodb_lock_wait_timeout = 1";
-    const RELEASES: bool = false;
-    const BYTES: (&'static str, &'static str) = ("x'", "'");
-    const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
-
-    // Whole seconds, and at least one.
-    fn lock_wait(wait: Duration) -> i64 {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        i64::try_from(seconds.clamp(1, 3_600)).unwrap_or(1)
-    }
-
-    fn connection(conn: SqlConnection<'_>) -> Option<&mut MySqlConnection> {
-        match conn {
-            SqlConnection::MySql(conn) => Some(conn),
-            #[allow(unreachable_patterns, reason = "other databases are features")]
-            _ => None,
-        }
-    }
-
-    scripts!(MySqlConnection, &[u8]);
-
-    async fn longest_statement(conn: &mut MySqlConnection) -> Result<Option<usize>, sqlx::Error> {
-        let setting = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
-        let (bytes,): (i64,) = sqlx::query_as(setting).fetch_one(conn).await?;
-        Ok(usize::try_from(bytes).ok())
-    }
-
-    async fn findings(conn: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
-        findings::findings(conn).await
-    }
-
-    async fn probe_server(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
-        let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                        CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED)";
-        let (flush, read_only, autocommit): (i64, i64, i64) =
-            sqlx::query_as(settings).fetch_one(&mut *conn).await?;
-        if autocommit == 0 {
-            let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
-                           would be committed";
-            return Err(sqlx::Error::Configuration(problem.into()));
-        }
-        let mut warnings = Vec::new();
-        if read_only != 0 {
-            warnings.push("MySQL: this server is read-only; no call runs".to_owned());
-        }
-        if flush != 1 {
-            warnings.push(format!(
-                "MySQL: innodb_flush_log_at_trx_commit is {flush}: a crash of the server forgets what \
-                 it has acknowledged, and a body may run again"
-            ));
-        }
-        Ok(warnings)
-    }
-
     fn with_credentials(
         options: MySqlConnectOptions,
         credentials: Credentials,
@@ -262,49 +159,70 @@ impl SqlDriver for MySql {
         };
         let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
         let instead = "set `ssl-mode=VERIFY_IDENTITY` with `ssl-ca`, and a TLS feature of sqlx";
-        (!is_local).then(|| transport::warning(Self::NAME, why, instead))
+        (!is_local).then(|| transport::warning(Self::DIALECT.name, why, instead))
     }
 
-    fn store_options(options: MySqlConnectOptions) -> MySqlConnectOptions {
-        options
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::str::FromStr as _;
-
-    use super::*;
-
-    #[test]
-    fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {
-        let warns = |url: &str| {
-            let options = MySqlConnectOptions::from_str(url).unwrap();
-            let warning = MySql::transport(&options);
-            let warning = warning.inspect(|warning| {
-                assert!(
-                    !warning.contains("secret") && !warning.contains("db.example"),
-                    "{warning}"
-                );
-            });
-            warning.is_some()
-        };
-        for (mode, expected) in [
-            ("", true),
-            ("?ssl-mode=DISABLED", true),
-            ("?ssl-mode=PREFERRED", true),
-            ("?ssl-mode=REQUIRED", false),
-            ("?ssl-mode=VERIFY_CA", false),
-            ("?ssl-mode=VERIFY_IDENTITY", false),
-        ] {
-            let url = |host| format!("mysql://app:secret@{host}/shop{mode}");
-            assert_eq!(warns(&url("db.example:3306")), expected, "{mode}");
-            assert_eq!(warns(&url("10.0.0.7")), expected, "{mode}");
-            assert!(!warns(&url("localhost")), "{mode}");
-            assert!(!warns(&url("127.0.0.1:3306")), "{mode}");
+    async fn probe(conn: &mut MySqlConnection, _: &str) -> Result<Probed, sqlx::Error> {
+        let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@read_only AS SIGNED), \
+                        CAST(@@autocommit AS SIGNED), CAST(@@max_allowed_packet AS SIGNED), \
+                        VERSION() LIKE '%MariaDB%', DATABASE()";
+        let (flush, read_only, autocommit, longest, is_mariadb, database): (
+            i64,
+            i64,
+            i64,
+            i64,
+            bool,
+            Option<String>,
+        ) = sqlx::query_as(settings).fetch_one(conn).await?;
+        if autocommit == 0 {
+            let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
+                           would be committed";
+            return Err(sqlx::Error::Configuration(problem.into()));
         }
-        assert!(!warns(
-            "mysql://app:secret@db.example/shop?socket=/run/mysqld.sock"
-        ));
+        let mut warnings = Vec::new();
+        if read_only != 0 {
+            warnings.push("MySQL: this server is read-only; no call runs".to_owned());
+        }
+        if flush != 1 {
+            warnings.push(format!(
+                "MySQL: innodb_flush_log_at_trx_commit is {flush}: a crash of the server forgets what \
+                 it has acknowledged, and a body may run again"
+            ));
+        }
+        let quoted = |name: String| format!("`{}`", name.replace('`', "``"));
+        Ok(Probed {
+            warnings,
+            longest: usize::try_from(longest).ok(),
+            // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.
+            batches: is_mariadb,
+            schema: database.map(quoted),
+        })
+    }
+
+    async fn run<'c>(
+        conn: &'c mut MySqlConnection,
+        statement: &'c Statement,
+        arguments: &'c [Argument<'c>],
+        named: bool,
+    ) -> Result<StatementReply, sqlx::Error> {
+        if let [Argument::Calls(calls)] = arguments
+            && statement.kind != StatementKind::Several
+        {
+            let script = with_calls(&DIALECT, &statement.text, calls);
+            return reply!(conn, statement, sqlx::raw_sql(sqlx::AssertSqlSafe(script)));
+        }
+        if statement.kind == StatementKind::Script {
+            let script = with_literals(&DIALECT, &statement.text, arguments);
+            return Self::fetch_script(conn, script).await;
+        }
+        let named = named && statement.kind != StatementKind::Block;
+        let query = bound!(sqlx::MySql, statement, arguments, named);
+        reply!(conn, statement, query)
+    }
+
+    fn returned_number(done: &MySqlQueryResult) -> Option<i64> {
+        i64::try_from(done.last_insert_id())
+            .ok()
+            .filter(|number| *number > 0)
     }
 }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use sqlx::Connection as _;
 #[cfg(feature = "sqlite")]
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -21,32 +20,19 @@ use super::collision::{COLLISIONS, collided, pause};
 use super::error_kind::SqlErrorKind;
 use super::failure::{broken, error_kind, login_error, store_error};
 use super::login::Login;
-use super::permits::{ConnectionPermit, NoPermit, PermitQueue, Turn};
-use super::priority::Priority;
-use super::read_batch::queue::ReadBatcher;
-use super::reply::{StatementOutcome, StatementReply};
+use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn};
+use super::queued_call::{QueuedCall, TakenCall};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
-use super::statement::Statement;
-use super::write_batch::queued_call::{QueuedCall, TakenCall};
+use super::statement::{Statement, StatementOutcome, StatementReply};
+use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
-
-/// A connection that was idle for this long is pinged before use.
-///
-/// A firewall may have dropped it.
-const IDLE: Duration = Duration::from_secs(30);
-
-/// How long the ping may take.
-const PING: Duration = Duration::from_millis(500);
 
 /// Begins the transaction of an unnamed statement, of PostgreSQL.
 ///
 /// The server ends one whose `COMMIT` is lost on the way, and with it the lock on the row.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
-
-/// The number of reads in flight from which on further reads wait to be batched.
-const TURNS: usize = 4;
 
 /// A connection, whether it was used before, and the right to use it.
 pub(super) type PermittedConnection<B> = (ConnectionPermit, (Conn<B>, bool));
@@ -69,7 +55,6 @@ pub(crate) struct ConnectionPool<B: SqlDriver> {
     most: usize,
     response_timeout: Duration,
     clock: Arc<ServerClock>,
-    pub(super) reads: Arc<ReadBatcher>,
     #[cfg(feature = "sqlite")]
     group_commit: Option<Arc<GroupCommit>>,
 }
@@ -95,7 +80,6 @@ impl<B: SqlDriver> ConnectionPool<B> {
             most,
             response_timeout,
             clock,
-            reads: ReadBatcher::new(most.min(TURNS)),
             #[cfg(feature = "sqlite")]
             group_commit: None,
         }
@@ -144,7 +128,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
                         return self.receive((what, priority), receiver).await;
                     }
                     WritePath::Refused(crowded) => {
-                        return Err((None, self.no_permit(what, &crowded.into())));
+                        let refused = NoPermit::Refused(crowded);
+                        return Err((None, self.no_permit(what, &refused)));
                     }
                 }
             }
@@ -175,7 +160,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
         queued: impl FnOnce() -> Option<QueuedCall>,
     ) -> ControlFlow<StatementOutcome, TakenCall> {
         let begun = Instant::now();
-        let turn = (self.permits).take(priority, self.response_timeout, queued);
+        let purpose = (priority, statement.only_reads());
+        let turn = (self.permits).take(purpose, self.response_timeout, queued);
         let (mut permit, call) = match turn.await {
             Ok(Turn::Permit(permit, call)) => (permit, call),
             Ok(Turn::Taken(taken)) => return ControlFlow::Continue(taken),
@@ -230,15 +216,15 @@ impl<B: SqlDriver> ConnectionPool<B> {
     fn no_permit(&self, what: &str, none: &NoPermit) -> StoreError {
         match none {
             NoPermit::TooLate => self.silence(what),
-            NoPermit::Refused {
+            NoPermit::Refused(Crowded {
                 waiting,
                 retry_after,
-            } => {
+            }) => {
                 let message = format!(
                     "{what}: {waiting} others wait for {} connections of {}, longer than this one may, and \
                      it was not sent; it may be made again in {retry_after:.1?}",
                     self.most,
-                    B::NAME
+                    B::DIALECT.name
                 );
                 StoreError::overloaded(message, *retry_after)
             }
@@ -265,7 +251,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
             Ok(Err(_)) => {
                 let message = format!(
                     "{what}: the thread that writes to {} has ended; it may be sent again",
-                    B::NAME
+                    B::DIALECT.name
                 );
                 Err((None, StoreError::new(StoreErrorKind::Unavailable, message)))
             }
@@ -274,7 +260,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 
     pub(crate) fn silence(&self, what: &str) -> StoreError {
-        let (name, patience) = (B::NAME, self.response_timeout);
+        let (name, patience) = (B::DIALECT.name, self.response_timeout);
         let used = self.permits.used();
         let message = format!(
             "{what}: no reply of {name} within {patience:?}, with {used} of {} connections in use: the \
@@ -298,7 +284,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 None => self.connection().await?,
             };
             let sent = Instant::now();
-            let reply = if used && !B::WAITS {
+            let reply = if used && !B::DIALECT.has_one_writer {
                 let mut reply = pin!(self.run_on(&mut conn, statement, arguments));
                 // The connection may be half-open.
                 match timeout(self.response_timeout / 4, reply.as_mut()).await {
@@ -359,7 +345,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         arguments: &[Argument<'_>],
     ) -> StatementReply {
         sleep(self.response_timeout / 4).await;
-        let turn = (self.permits).take(Priority::Other, self.response_timeout, || None);
+        let turn = (self.permits).take((Priority::Other, false), self.response_timeout, || None);
         if let Ok(Turn::Permit(_permit, _)) = turn.await {
             let replies = (self.idle().connections).pop_if(|(_, replied)| *replied > sent);
             let conn = match replies {
@@ -434,23 +420,11 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
     /// A connection, and whether it was used before.
     async fn connection(&self) -> Result<(Conn<B>, bool), sqlx::Error> {
-        loop {
-            let idle = self.idle().connections.pop();
-            let Some((mut conn, since)) = idle else {
-                // Boxed, because it is rare, and would enlarge every future of the store.
-                return Ok((Box::pin(self.connect()).await?, false));
-            };
-            if since.elapsed() < IDLE {
-                return Ok((conn, true));
-            }
-            let sent = Instant::now();
-            match Box::pin(timeout(PING, conn.ping())).await {
-                Ok(Ok(())) => return Ok((conn, true)),
-                Ok(Err(_)) => {}
-                Err(_) => {
-                    self.discard_silent(sent);
-                }
-            }
+        let idle = self.idle().connections.pop();
+        match idle {
+            Some((conn, _)) => Ok((conn, true)),
+            // Boxed, because it is rare, and would enlarge every future of the store.
+            None => Ok((Box::pin(self.connect()).await?, false)),
         }
     }
 
@@ -464,8 +438,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 }
                 connected => {
                     let mut conn = connected?;
-                    if !B::SESSION.is_empty() {
-                        B::execute_script(&mut conn, B::SESSION.to_owned()).await?;
+                    if !B::DIALECT.session.is_empty() {
+                        B::execute_script(&mut conn, B::DIALECT.session.to_owned()).await?;
                     }
                     return Ok(conn);
                 }

@@ -1,26 +1,23 @@
 //! PostgreSQL.
 
+mod bytea;
 mod findings;
 
-use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::error::{BoxDynError, DatabaseError};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode};
 use sqlx::query::Query;
-use sqlx::{
-    ConnectOptions as _, Connection as _, Decode, Executor as _, FromRow, PgConnection, Row as _,
-    Type,
-};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, FromRow, PgConnection};
 
+use self::bytea::ByteaText;
 use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::backend::{Probed, SqlDriver};
+use super::dialect::{Dialect, StatementKind};
 use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
-use super::macros::{batched, prepared, scripts, several};
-use super::reply::StatementReply;
-use super::statement::{SqlText, Statement, StatementKind, StatementTemplate};
+use super::macros::{bound, common, reply};
+use super::statement::{SqlText, Statement, StatementReply};
 use super::transaction::SqlConnection;
 use crate::env::credentials::Credentials;
 use crate::store::{Finding, transport};
@@ -30,44 +27,41 @@ use crate::store::{Finding, transport};
 #[non_exhaustive]
 pub struct Postgres;
 
-impl SqlDriver for Postgres {
-    type Db = sqlx::Postgres;
-
-    const NAME: &'static str = "PostgreSQL";
-
+const DIALECT: Dialect = Dialect {
+    name: "PostgreSQL",
     // The time of the read, not that of the transaction's beginning. In floating point, which holds it exactly enough
     // for longer than two centuries, because `extract` is slower.
-    const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
-
+    now: "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
     // A round trip more for a first call, and half the work for a replay.
-    const READS_FIRST: u32 = HitRate::SCALE / 16 * 15;
-
-    const SHOWS_EARLY: bool = false;
-
+    reads_first: HitRate::SCALE / 16 * 15,
+    typed: true,
+    has_one_writer: false,
+    shows_early: false,
+    numbered: true,
     // Known without reading the answer, also if it is stored apart from its row or compressed.
-    const BODY_BYTES: &'static str = "length(body)::bigint";
-
+    body_bytes: "length(body)::bigint",
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
-    const CLAIM: StatementTemplate = StatementTemplate {
-        text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
-               fresh AS (INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
-               attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
-               SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
-               WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
-               RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now} AS left_us, {now} AS now_us, -version AS version, \
-               NULL::bigint AS body_bytes) \
-               SELECT * FROM found UNION ALL SELECT * FROM fresh",
-        kind: StatementKind::Fetch,
-    };
-
+    claim: (
+        StatementKind::Fetch,
+        "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
+         fresh AS (INSERT INTO {record} \
+         SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
+         WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
+         RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+         expires_us - {now} AS left_us, {now} AS now_us, -version AS version, NULL::bigint AS body_bytes) \
+         SELECT * FROM found UNION ALL SELECT * FROM fresh",
+    ),
+    // A query of its own for each key, because a plan that was made while the table was small scans all of it for as
+    // long as it is kept.
+    several: "SELECT found.* FROM unnest(?1::bytea[]) AS wanted (place) \
+        CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
+        WHERE record_key = wanted.place LIMIT 1) AS found",
     // A record that exists is left to a statement of its own: inserting beside it would wait for a transaction that
     // changes it. The condition on the length always holds; a planner that expects one key of those that meet it
     // looks each up by the index, also in a plan that was made while the table was small.
-    const BATCHES: Option<(&'static str, &'static str)> = Some((
-        "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
-         attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+    batches: Some((
+        "INSERT INTO {record} \
          SELECT k, o, l, s, w, {now}, a, d, r, f, NULL, {now} + life, 1 \
          FROM unnest(?1::bytea[], ?2::text[], ?3::bigint[], ?4::text[], ?5::bytea[], ?6::bigint[], ?7::bigint[], \
          ?8::bigint[], ?9::bytea[], ?10::bigint[]) AS wanted (k, o, l, s, w, a, d, r, f, life) \
@@ -79,60 +73,52 @@ impl SqlDriver for Postgres {
          ?8::bigint[], ?9::bigint[], ?10::bytea[]) AS done (k, s, d, r, b, life, o, f, a, p) \
          WHERE record_key = k AND length(k) = 48 AND owner = o AND fence = f AND attempts = a AND fingerprint = p \
          AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}",
-    ));
-
-    // A query of its own for each key, because a plan that was made while the table was small scans all of it for as
-    // long as it is kept.
-    const SEVERAL: &'static str = "SELECT found.* FROM unnest($1::bytea[]) AS wanted (place) \
-        CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
-        WHERE record_key = wanted.place LIMIT 1) AS found";
-
-    const ARRAYS: bool = true;
-
-    const INSERT: &'static str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
-        attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+    )),
+    #[cfg(feature = "sqlite")]
+    grouped: None,
+    insert: "INSERT INTO {record} \
         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1 WHERE true{bounded} \
-        ON CONFLICT (record_key) DO NOTHING";
-
+        ON CONFLICT (record_key) DO NOTHING",
     // A backend that waits for a lock does not notice that its client is gone: it would wait for as long as the
     // transaction lasts that holds the record, and each retry of a claim would add another. Set for this statement
     // alone, so that a proxy may give the session to other clients.
-    const BOUNDED: &'static str = " AND set_config('lock_timeout', '{patience}', true) IS NOT NULL";
-
+    bounded: " AND set_config('lock_timeout', '{patience}', true) IS NOT NULL",
     // The time in a query of its own, because an index does not serve an expression that may change from row to row.
-    const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
+    purge: "DELETE FROM {t} WHERE record_key IN \
         (SELECT record_key FROM {t} WHERE expires_us <= (SELECT {now}) \
-         ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED)";
-
-    const SCHEMA: &'static str = include_str!("../../../migrations/postgres/0001_idem_records.sql");
-
-    async fn schema_of(
-        conn: &mut PgConnection,
-        table: &str,
-    ) -> Result<Option<String>, sqlx::Error> {
-        let query = format!(
-            "SELECT quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
-             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{table}')), current_schema()))"
-        );
-        let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(query)));
-        row.await?.try_get(0)
-    }
-
-    // The cast fails, and its text reaches the server's log. It is no constant, which a planner would cast beforehand.
-    const ONE_TABLE: &'static str = "SELECT CASE WHEN COALESCE(to_regclass('{name}') = to_regclass('{t}'), true) \
-        THEN 0 ELSE CAST(to_regclass('{name}')::text || ' comes before {t} in search_path' AS int) END; ";
-
+         ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED)",
+    schema: include_str!("../../../migrations/postgres/0001_idem_records.sql"),
     // `IF NOT EXISTS` alone is not safe beside a concurrent migration.
-    async fn migrate(conn: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
-        let script = format!("BEGIN; SELECT pg_advisory_xact_lock(8245920571); {schema}; COMMIT");
-        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
-            .await?;
-        Ok(())
-    }
+    migration: (
+        "BEGIN; SELECT pg_advisory_xact_lock(8245920571); ",
+        "; COMMIT",
+    ),
+    // The cast fails, and its text reaches the server's log. It is no constant, which a planner would cast beforehand.
+    one_table: "SELECT CASE WHEN COALESCE(to_regclass('{name}') = to_regclass('{t}'), true) \
+        THEN 0 ELSE CAST(to_regclass('{name}')::text || ' comes before {t} in search_path' AS int) END; ",
+    dated: ("{now}", " RETURNING {now}"),
+    session: "",
+    bytes: ("decode('", "', 'hex')"),
+    text: ("convert_from(decode('", "', 'hex'), 'UTF8')"),
+    insert_within: "INSERT INTO {values} ON CONFLICT (record_key) DO NOTHING",
+    in_transaction: "",
+    // A transaction has an id from its first write on, which the claim is.
+    during: " AND txid_current_if_assigned() IS NOT NULL",
+    // `lock_timeout` is the caller's, and is restored. If a statement in between fails, the savepoint restores it.
+    wait: (
+        "SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
+         set_config('lock_timeout', (?11)::text, true); ",
+        "SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); ",
+    ),
+    restore: "",
+    shared: "",
+    releases: false,
+    // Milliseconds; 0 would be for ever.
+    lock_wait: |wait| i64::try_from(wait.as_millis().clamp(1, 3_600_000)).unwrap_or(1),
+};
 
-    fn parameters(template: &str) -> (String, Vec<usize>) {
-        (template.replace('?', "$"), Vec::new())
-    }
+impl SqlDriver for Postgres {
+    common!(Postgres, PgConnection, ByteaText);
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let code = error.code().unwrap_or_default();
@@ -148,7 +134,7 @@ impl SqlDriver for Postgres {
             "28000" | "28P01" => SqlErrorKind::Login,
             "42501" => SqlErrorKind::Refused,
             "25006" => SqlErrorKind::ReadOnly,
-            // Of `ONE_TABLE`; no other statement casts a text.
+            // Of `one_table`; no other statement casts a text.
             "22P02" => SqlErrorKind::Setting(
                 "the `search_path` of this transaction finds another table of this name than that of the store, which \
                  would run a key a second time; give the store and the transaction the same `search_path`, or the store \
@@ -175,100 +161,6 @@ impl SqlDriver for Postgres {
         }
     }
 
-    // Only the URL shows the capacity of the cache. The host may be none of a URL.
-    fn is_unnamed(options: &PgConnectOptions) -> bool {
-        let options = options.clone().host("localhost").username("idem");
-        let url = options.to_url_lossy();
-        let mut settings = url.query_pairs();
-        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
-    }
-
-    fn keeps_statements(conn: &PgConnection) -> bool {
-        conn.cached_statements_size() > 0
-    }
-
-    async fn run<'c>(
-        conn: &'c mut PgConnection,
-        statement: &'c Statement,
-        arguments: &'c [Argument<'c>],
-        named: bool,
-    ) -> Result<StatementReply, sqlx::Error> {
-        if let [Argument::Keys(primary_keys)] = arguments {
-            let primary_keys: Vec<&[u8]> = primary_keys
-                .iter()
-                .map(|primary_key| &primary_key[..])
-                .collect();
-            let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
-            let query = sqlx::query::<sqlx::Postgres>(text).persistent(named);
-            let query = query.bind(primary_keys);
-            return several!(conn, statement, query);
-        }
-        if let [Argument::Calls(calls)] = arguments {
-            let query = with_arrays(&statement.text, calls).persistent(named);
-            return batched!(conn, statement, query);
-        }
-        prepared!(sqlx::Postgres, conn, statement, arguments, named)
-    }
-
-    const INSERT_WITHIN: &'static str =
-        "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
-
-    // `lock_timeout` is the caller's, and is restored. If a statement in between fails, the savepoint restores it.
-    const WAIT: (&'static str, &'static str) = (
-        "SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
-         set_config('lock_timeout', (?11)::text, true); ",
-        "SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); ",
-    );
-
-    // A transaction has an id from its first write on, which the claim is.
-    const DURING: &'static str = " AND txid_current_if_assigned() IS NOT NULL";
-
-    const SHARED: &'static str = "";
-    const RESTORE: &'static str = "";
-    const SESSION: &'static str = "";
-    const RELEASES: bool = false;
-    const BYTES: (&'static str, &'static str) = ("decode('", "', 'hex')");
-    const TEXT: (&'static str, &'static str) = ("convert_from(decode('", "', 'hex'), 'UTF8')");
-
-    // Milliseconds; 0 would be for ever.
-    fn lock_wait(wait: Duration) -> i64 {
-        i64::try_from(wait.as_millis().clamp(1, 3_600_000)).unwrap_or(1)
-    }
-
-    fn connection(conn: SqlConnection<'_>) -> Option<&mut PgConnection> {
-        match conn {
-            SqlConnection::Postgres(conn) => Some(conn),
-            #[allow(unreachable_patterns, reason = "other databases are features")]
-            _ => None,
-        }
-    }
-
-    scripts!(PgConnection, ByteaText);
-
-    async fn findings(conn: &mut PgConnection) -> Result<Vec<Finding>, sqlx::Error> {
-        findings::findings(conn).await
-    }
-
-    async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-        let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
-                        pg_is_in_recovery()";
-        let row = conn.fetch_one(sqlx::raw_sql(settings)).await?;
-        let (fsync, commit, standby): (String, String, bool) = FromRow::from_row(&row)?;
-        let mut warnings = Vec::new();
-        if standby {
-            warnings.push(
-                "PostgreSQL: this server is a standby and only reads; no call runs".to_owned(),
-            );
-        }
-        if fsync == "off" || commit == "off" {
-            warnings.push(format!(
-                "PostgreSQL: fsync is {fsync} and synchronous_commit is {commit}: a crash of the server \
-                 forgets what it has acknowledged, and a body may run again"
-            ));
-        }
-        Ok(warnings)
-    }
-
     fn with_credentials(options: PgConnectOptions, credentials: Credentials) -> PgConnectOptions {
         let (user, password) = credentials.into_parts();
         let options = options.password(&password);
@@ -289,11 +181,63 @@ impl SqlDriver for Postgres {
         };
         let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
         let instead = "set `sslmode=verify-full` with `sslrootcert`, and a TLS feature of sqlx";
-        (!is_local).then(|| transport::warning(Self::NAME, why, instead))
+        (!is_local).then(|| transport::warning(Self::DIALECT.name, why, instead))
     }
 
-    fn store_options(options: PgConnectOptions) -> PgConnectOptions {
-        options
+    // Only the URL shows the capacity of the cache. The host may be none of a URL.
+    fn is_unnamed(options: &PgConnectOptions) -> bool {
+        let options = options.clone().host("localhost").username("idem");
+        let url = options.to_url_lossy();
+        let mut settings = url.query_pairs();
+        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
+    }
+
+    fn keeps_statements(conn: &PgConnection) -> bool {
+        conn.cached_statements_size() > 0
+    }
+
+    async fn probe(conn: &mut PgConnection, table: &str) -> Result<Probed, sqlx::Error> {
+        let settings = format!(
+            "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(), \
+             quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
+             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{table}')), current_schema()))"
+        );
+        let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(settings)));
+        let (fsync, commit, standby, schema): (String, String, bool, Option<String>) =
+            FromRow::from_row(&row.await?)?;
+        let mut warnings = Vec::new();
+        if standby {
+            warnings.push(
+                "PostgreSQL: this server is a standby and only reads; no call runs".to_owned(),
+            );
+        }
+        if fsync == "off" || commit == "off" {
+            warnings.push(format!(
+                "PostgreSQL: fsync is {fsync} and synchronous_commit is {commit}: a crash of the server \
+                 forgets what it has acknowledged, and a body may run again"
+            ));
+        }
+        Ok(Probed {
+            warnings,
+            batches: true,
+            schema,
+            ..Probed::default()
+        })
+    }
+
+    async fn run<'c>(
+        conn: &'c mut PgConnection,
+        statement: &'c Statement,
+        arguments: &'c [Argument<'c>],
+        named: bool,
+    ) -> Result<StatementReply, sqlx::Error> {
+        let named = named && statement.kind != StatementKind::Block;
+        let query = if let [Argument::Calls(calls)] = arguments {
+            with_arrays(&statement.text, calls).persistent(named)
+        } else {
+            bound!(sqlx::Postgres, statement, arguments, named)
+        };
+        reply!(conn, statement, query)
     }
 }
 
@@ -322,161 +266,46 @@ fn with_arrays<'q>(
     query
 }
 
-/// Bytes in the simple protocol: a text in the session's `bytea_output`.
-///
-/// sqlx decodes only one of the formats.
-struct ByteaText(Vec<u8>);
-
-impl Deref for ByteaText {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Type<sqlx::Postgres> for ByteaText {
-    fn type_info() -> PgTypeInfo {
-        <Vec<u8> as Type<sqlx::Postgres>>::type_info()
-    }
-}
-
-impl<'r> Decode<'r, sqlx::Postgres> for ByteaText {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        let text = value.as_bytes()?;
-        let bytes = match text.strip_prefix(b"\\x") {
-            Some(digits) => from_digits(digits),
-            None => from_escapes(text),
-        };
-        match bytes {
-            Some(bytes) => Ok(Self(bytes)),
-            None => Err("the text of bytes cannot be read".into()),
-        }
-    }
-}
-
-fn from_digits(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(*pair.get(1)?)?).ok();
-    digits.chunks(2).map(byte).collect()
-}
-
-/// `\\` is a backslash, `\ooo` a byte in three octal digits, and all else itself.
-fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    while let Some((&first, rest)) = text.split_first() {
-        let (byte, rest) = match (first, rest) {
-            (b'\\', [b'\\', rest @ ..]) => (b'\\', rest),
-            (b'\\', [a, b, c, rest @ ..]) => {
-                let digit = |byte: u8| char::from(byte).to_digit(8);
-                let number = digit(*a)? << 6 | digit(*b)? << 3 | digit(*c)?;
-                (u8::try_from(number).ok()?, rest)
-            }
-            (b'\\', _) => return None,
-            (byte, rest) => (byte, rest),
-        };
-        bytes.push(byte);
-        text = rest;
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use std::str::FromStr as _;
 
-    use super::{PgConnectOptions, Postgres, SqlDriver as _, from_digits, from_escapes};
-
-    #[test]
-    fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {
-        let warns = |url: &str| {
-            let options = PgConnectOptions::from_str(url).unwrap();
-            let warning = Postgres::transport(&options);
-            let warning = warning.inspect(|warning| {
-                assert!(
-                    !warning.contains("secret") && !warning.contains("db.example"),
-                    "{warning}"
-                );
-            });
-            warning.is_some()
-        };
-        for (mode, expected) in [
-            ("", true),
-            ("?sslmode=disable", true),
-            ("?sslmode=allow", true),
-            ("?sslmode=prefer", true),
-            ("?sslmode=require", false),
-            ("?sslmode=verify-ca", false),
-            ("?sslmode=verify-full", false),
-        ] {
-            let url = |host| format!("postgres://app:secret@{host}/shop{mode}");
-            assert_eq!(warns(&url("db.example:5432")), expected, "{mode}");
-            assert_eq!(warns(&url("10.0.0.7")), expected, "{mode}");
-            assert!(!warns(&url("localhost")), "{mode}");
-            assert!(!warns(&url("127.0.0.1:5432")), "{mode}");
-        }
-        assert!(!warns(
-            "postgres://app:secret@localhost/shop?host=/var/run/postgresql"
-        ));
-    }
+    use super::{PgConnectOptions, Postgres, SqlDriver as _};
 
     #[test]
     fn statements_have_no_names_at_a_capacity_of_zero() {
-        for (url, host, unnamed) in [
-            ("postgres://app:secret@db.example/shop", "", false),
+        for (path, host, unnamed) in [
+            ("app:secret@db.example/shop", "", false),
             (
-                "postgres://app:secret@db.example/shop?statement-cache-capacity=0",
+                "app:secret@db.example/shop?statement-cache-capacity=0",
                 "",
                 true,
             ),
+            ("app@[::1]/a%20b?statement-cache-capacity=0", "", true),
+            ("app@db.example/shop?statement-cache-capacity=10", "", false),
             (
-                "postgres://app@[::1]/a%20b?statement-cache-capacity=0",
-                "",
-                true,
-            ),
-            (
-                "postgres://app@db.example/shop?statement-cache-capacity=10",
-                "",
-                false,
-            ),
-            (
-                "postgres:///shop?host=/var/run/a%20b&statement-cache-capacity=0",
+                "/shop?host=/var/run/a%20b&statement-cache-capacity=0",
                 "",
                 true,
             ),
             // Hosts that are none of a URL.
             (
-                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "app@db.example/shop?statement-cache-capacity=0",
                 "::1",
                 true,
             ),
             (
-                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "app@db.example/shop?statement-cache-capacity=0",
                 "a:b/c d",
                 true,
             ),
         ] {
-            let options = PgConnectOptions::from_str(url).unwrap();
+            let options = PgConnectOptions::from_str(&format!("postgres://{path}")).unwrap();
             let options = match host {
                 "" => options,
                 host => options.host(host).username("a:b/c@d"),
             };
-            assert_eq!(Postgres::is_unnamed(&options), unnamed, "{url}");
-        }
-    }
-
-    #[test]
-    fn bytes_are_read_in_both_formats() {
-        assert_eq!(from_digits(b"00fF5c"), Some(vec![0, 255, b'\\']));
-        assert_eq!(
-            from_escapes(b"a\\\\\\000\\377"),
-            Some(b"a\\\0\xff".to_vec())
-        );
-        for broken in [&b"0"[..], b"0g"] {
-            assert_eq!(from_digits(broken), None);
-        }
-        for broken in [&b"\\"[..], b"\\12", b"\\400", b"\\08x"] {
-            assert_eq!(from_escapes(broken), None);
+            assert_eq!(Postgres::is_unnamed(&options), unnamed, "{path} {host}");
         }
     }
 }

@@ -59,14 +59,12 @@ pub(super) fn digest_at(
 
 /// Parses a primary key of hexadecimal digits.
 pub(super) fn from_hex(text: &str) -> Option<PrimaryKey> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * PRIMARY_KEY_LEN {
-        return None;
-    }
-    let mut primary_key = [0; PRIMARY_KEY_LEN];
-    for (byte, pair) in primary_key.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-    }
-    Some(primary_key)
+    from_digits(text.as_bytes())?.try_into().ok()
+}
+
+/// The bytes of hexadecimal digits.
+pub(super) fn from_digits(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(*pair.get(1)?)?).ok();
+    digits.chunks(2).map(byte).collect()
 }

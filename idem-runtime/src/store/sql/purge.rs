@@ -11,13 +11,12 @@ use tokio::time::sleep;
 use super::argument::Argument;
 use super::backend::{Backend, SqlDriver};
 use super::claim::fresh;
-use super::priority::Priority;
+use super::queue::Priority;
 use super::state::{SqlStore, SqlStoreState};
-use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::record::{AnswerTypes, Header, OutcomeKind, Owner, State};
-use crate::store::{Admission, ClaimReply, ClaimRequest, Needs, RenewReply, StoreError};
+use crate::record::{Header, OutcomeKind, Owner, State};
+use crate::store::{Admission, ClaimReply, ClaimRequest, RenewReply, StoreError};
 
 const WHAT: &str = "the purge";
 
@@ -186,19 +185,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     ) -> Result<Duration, StoreError> {
         let key = claim_key();
         let admission = Admission::new(self.pool.patience());
-        let request = ClaimRequest {
-            owner: Owner::random(),
-            fingerprint: Fingerprint::NONE,
-            types: AnswerTypes::UNKNOWN,
-            any_type: false,
-            lease: LEASE,
-            retain: LEASE * 2,
-            max_attempts: None,
-            reconciles: false,
-            needs: Needs::Nothing,
-            dated: true,
-            records_attempts: false,
-        };
+        let request = ClaimRequest::new(Owner::random(), LEASE, LEASE * 2);
         let (fence, attempts) = match self.claim(&key, &request, &admission).await? {
             ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
             ClaimReply::Running { lease_left } => return Ok(lease_left),

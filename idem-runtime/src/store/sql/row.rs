@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::argument::Argument;
 use super::columns::FOREVER_LIFE;
 use crate::record::{FOREVER, HEADER, JournalKind, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
@@ -17,7 +18,7 @@ pub(crate) struct Row {
     left_us: i64,
     pub(crate) now_us: u64,
     /// Below zero: the statement that returned the row has inserted it.
-    pub(crate) version: i64,
+    version: i64,
     /// The size of a record whose answer exceeds the read limit.
     too_large: Option<usize>,
 }
@@ -98,9 +99,15 @@ impl Row {
         self.left_us > 0
     }
 
-    /// The owner and the fence of the last write, as the statements compare them.
-    pub(crate) fn written_by(&self) -> (&[u8; 16], i64) {
-        (&self.owner, self.fence)
+    /// The version, the owner and the fence of the last write, as the statements compare them.
+    pub(crate) fn last_write(&self) -> [Argument<'_>; 3] {
+        let [version, fence] = [self.version, self.fence].map(Argument::Int);
+        [version, Argument::Bytes(&self.owner), fence]
+    }
+
+    /// The fence of a record that this row's statement has inserted.
+    pub(crate) fn fence(&self) -> i64 {
+        self.fence
     }
 
     /// The bytes of the record.

@@ -1,11 +1,10 @@
 //! The address of a database.
 
-use std::fmt;
 use std::str::FromStr as _;
 
 use sqlx::{Connection, Database, Pool};
 
-use super::backend::{Backend, Options, SqlDriver};
+use super::backend::{Backend, Options};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The address of a database: a URL, a pool, or connection options.
@@ -21,12 +20,8 @@ use crate::store::{StoreError, StoreErrorKind};
 /// | SQLite | `sqlite:path/to/file.db` |
 pub struct SqlSource<B: Backend>(Result<Options<B>, StoreError>);
 
-impl<B: Backend> fmt::Debug for SqlSource<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Options may show a password.
-        f.debug_struct("SqlSource").finish_non_exhaustive()
-    }
-}
+// Options may show a password.
+debug_fields!([B: Backend] SqlSource<B> {});
 
 impl<B: Backend> SqlSource<B> {
     /// From sqlx's own options.
@@ -61,7 +56,7 @@ impl<B: Backend> IntoSqlSource<B> for &str {
     fn into_source(self) -> SqlSource<B> {
         // The error of sqlx may quote the address, with the password in it.
         SqlSource(Options::<B>::from_str(self).map_err(|_| {
-            let message = format!("connecting: this is no URL for {}", <B as SqlDriver>::NAME);
+            let message = format!("connecting: this is no URL for {}", B::DIALECT.name);
             StoreError::new(StoreErrorKind::Refused, message)
         }))
     }

@@ -1,6 +1,5 @@
 //! A store, and what its clones share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::backend::{Backend, SqlDriver};
@@ -44,7 +43,7 @@ pub(crate) struct SqlStoreState<B: SqlDriver> {
     pub(super) name: String,
     /// The same with its schema, so that no setting of a connection changes which one it is.
     pub(super) table: String,
-    /// [`SqlDriver::ONE_TABLE`] of this table; empty where its schema was configured.
+    /// [`Dialect::one_table`](super::dialect::Dialect::one_table) of this table; empty where its schema was configured.
     pub(super) one_table: String,
     pub(super) warnings: Vec<String>,
     /// The longest record that is read.
@@ -61,12 +60,6 @@ impl<B: Backend> Clone for SqlStore<B> {
     }
 }
 
-impl<B: Backend> fmt::Debug for SqlStore<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlStore")
-            .field("database", &B::NAME)
-            .field("table", &self.0.table)
-            .field("pool", &self.0.pool)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([B: Backend] SqlStore<B> {
+    database: |_it| B::DIALECT.name, table: |it| &it.0.table, pool: |it| &it.0.pool
+});

@@ -1,47 +1,23 @@
-//! A statement, before and after its table is known.
+//! A statement for a table, and the reply to it.
 
 #![allow(unnameable_types, reason = "part of a sealed trait")]
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::dialect::StatementKind;
+use super::error_kind::SqlErrorKind;
+use super::primary_key::PrimaryKey;
+use super::row::Row;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::multi_row::MultiRowStatement;
+use crate::store::StoreError;
 
 /// A cheap clone of the text of a statement.
 pub(crate) type SqlText = Arc<str>;
 
-/// A statement before its table is known.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub struct StatementTemplate {
-    pub(crate) text: &'static str,
-    pub(crate) kind: StatementKind,
-}
-
-/// How a statement is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StatementKind {
-    /// Prepared once a connection; returns at most one row.
-    Fetch,
-    /// Prepared once a connection; returns a row for each existing record of its keys.
-    Several,
-    /// Planned anew each time, by its arguments; returns a block of a listing.
-    Block,
-    /// Prepared once a connection; returns the number of changed rows.
-    Execute,
-    /// As `Execute`, and returns the time at which it changed a row, if it did.
-    Grant,
-    /// Inserts a record for each of several calls; returns the keys and the fences of those that it inserted.
-    Grants,
-    /// Several statements in one message, with the arguments written into the text.
-    #[cfg(feature = "mysql")]
-    Script,
-}
-
 /// A statement for a table.
 #[derive(Debug)]
-#[doc(hidden)]
 pub struct Statement {
     pub(crate) text: SqlText,
     /// The argument of each parameter, for dialects without numbered parameters.
@@ -49,30 +25,151 @@ pub struct Statement {
     pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
     pub(crate) is_known: AtomicBool,
-    /// The statement that does the same for several calls.
+    /// The statement that does the same for several calls in a group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
     /// The statement that does the same for several calls that wait for a connection.
     pub(crate) batch: Option<Arc<BatchStatement>>,
 }
 
-/// A statement for several calls.
-#[derive(Debug)]
-pub(crate) struct BatchStatement {
-    pub(crate) statement: Statement,
-    /// The maximum length of the arguments of all its calls.
-    ///
-    /// A call takes an equal share of it at most.
-    pub(crate) most_bytes: usize,
-}
-
-#[cfg(feature = "sqlite")]
 impl Statement {
+    pub(crate) fn new(kind: StatementKind, text: impl Into<SqlText>, order: Vec<usize>) -> Self {
+        Self {
+            text: text.into(),
+            order: order.into(),
+            kind,
+            is_known: AtomicBool::new(false),
+            #[cfg(feature = "sqlite")]
+            multi_row: None,
+            batch: None,
+        }
+    }
+
     /// Whether it changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(
             self.kind,
             StatementKind::Fetch | StatementKind::Several | StatementKind::Block
         )
+    }
+}
+
+/// The maximum number of calls of one statement.
+pub(crate) const MAX_CALLS: usize = 64;
+
+/// The initial limit of reads, while the size of the records is unknown.
+const FIRST_READS: usize = 8;
+
+/// The intended size of a reply to reads, estimated from the last replies.
+///
+/// A reply that exceeds the response time-out is lost.
+const REPLY_BYTES: usize = 1 << 20;
+
+/// A statement for several calls.
+#[derive(Debug)]
+pub(crate) struct BatchStatement {
+    /// Each for twice as many calls as the one before, unless there is one for any number.
+    statements: Vec<Statement>,
+    /// The maximum length of the arguments of a call.
+    pub(crate) most_bytes: usize,
+    /// The maximum number of calls.
+    width: AtomicUsize,
+}
+
+impl BatchStatement {
+    /// A statement for up to [`MAX_CALLS`] calls, whose arguments have `most_bytes` bytes at most together.
+    pub(crate) fn new(statement: Statement, most_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            statements: vec![statement],
+            most_bytes: most_bytes / MAX_CALLS,
+            width: MAX_CALLS.into(),
+        })
+    }
+
+    /// Statements that read the records of several calls.
+    pub(crate) fn of_reads(statements: Vec<Statement>) -> Arc<Self> {
+        Arc::new(Self {
+            statements,
+            most_bytes: usize::MAX,
+            width: FIRST_READS.into(),
+        })
+    }
+
+    /// The statement for this number of calls.
+    pub(crate) fn of(&self, calls: usize) -> &Statement {
+        let index = calls.max(1).next_power_of_two().ilog2() as usize;
+        &self.statements[index.min(self.statements.len() - 1)]
+    }
+
+    /// Whether it reads. Several of its calls may then be about one record.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.statements[0].only_reads()
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    /// Adapts the number of reads to the bytes of a reply: doubles or halves it.
+    pub(crate) fn adapt_width(&self, bytes: usize) {
+        let width = self.width();
+        let width = if bytes > REPLY_BYTES {
+            // At least two, because a lone read does not adapt the width, which would never grow again.
+            (width / 2).max(2)
+        } else {
+            (width * 2).min(MAX_CALLS)
+        };
+        self.width.store(width, Ordering::Relaxed);
+    }
+}
+
+/// The reply to a statement.
+#[derive(Debug, Default)]
+pub struct StatementReply {
+    pub(crate) affected: u64,
+    pub(crate) row: Option<Row>,
+    /// The time at which a row was changed, which is the fence of an inserted record.
+    pub(crate) granted: Option<i64>,
+    /// The existing records of a read of several keys.
+    pub(crate) rows: Vec<(PrimaryKey, Row)>,
+    /// The keys and the fences of the records that a batch of claims has inserted.
+    pub(crate) grants: Vec<(PrimaryKey, i64)>,
+    /// A block of a listing, with the operation of each record as the table has it.
+    pub(crate) block: Vec<(PrimaryKey, String, Row)>,
+}
+
+impl StatementReply {
+    /// The database's time, in microseconds, if the reply has it.
+    pub(crate) fn now_us(&self) -> Option<u64> {
+        let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
+        let granted = self
+            .granted
+            .or(self.grants.first().map(|(_, fence)| *fence));
+        let granted = granted.and_then(|micros| u64::try_from(micros).ok());
+        row.map(|row| row.now_us).or(granted)
+    }
+}
+
+/// The outcome of a statement, with the kind of a server's error.
+pub(crate) type StatementOutcome = Result<StatementReply, (Option<SqlErrorKind>, StoreError)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_records_go_in_small_crowds() {
+        let batch =
+            BatchStatement::of_reads(vec![Statement::new(StatementKind::Several, "", Vec::new())]);
+        let (small, large) = (REPLY_BYTES, REPLY_BYTES + 1);
+        let mut widths = Vec::new();
+        for bytes in [
+            small, small, small, small, large, large, large, large, large, large, small,
+        ] {
+            widths.push(batch.width());
+            batch.adapt_width(bytes);
+        }
+        assert_eq!(widths, [8, 16, 32, 64, 64, 32, 16, 8, 4, 2, 2]);
+        assert_eq!(batch.width(), 4);
     }
 }

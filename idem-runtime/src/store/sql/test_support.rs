@@ -6,32 +6,41 @@ use super::argument::Argument;
 use super::backend::Backend;
 use super::columns::{HeaderColumns, displayed_operation, life_us};
 use super::primary_key::primary_key;
-use super::priority::Priority;
+use super::queue::Priority;
 use super::state::SqlStore;
+use super::statement::{Statement, StatementReply};
 use super::statement_texts;
-use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
-use crate::record::{AnswerTypes, Fence, HEADER, Header, JournalKind, Owner, State};
+use crate::record::{Fence, HEADER, Header, Owner, State};
 use crate::store::StoreError;
 
-const WHAT: &str = "a test";
+/// The header of bytes that are no record.
+const NO_HEADER: Header = Header::new(
+    State::Released,
+    Owner::from_bytes([0; 16]),
+    Fence::new(0),
+    Duration::ZERO,
+);
 
 impl<B: Backend> SqlStore<B> {
+    async fn send(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<StatementReply, StoreError> {
+        let purpose = ("a test", Priority::Other);
+        self.0.pool.run(purpose, statement, arguments).await
+    }
+
     /// Makes every record older by `by`. For tests, because a database's clock cannot be moved.
     ///
     /// # Errors
     ///
     /// As the store's operations.
     pub async fn age(&self, by: Duration) -> Result<(), StoreError> {
-        let by = [Argument::Int(
-            i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
-        )];
-        let statement = statement_texts::age::<B>(&self.0.table);
-        self.0
-            .pool
-            .run((WHAT, Priority::Other), &statement, &by)
-            .await?;
-        Ok(())
+        let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        let statement = statement_texts::age(B::DIALECT, &self.0.table);
+        self.send(&statement, &[Argument::Int(by)]).await.map(drop)
     }
 
     /// Stores raw bytes under a key, past the store.
@@ -45,41 +54,21 @@ impl<B: Backend> SqlStore<B> {
         bytes: &[u8],
         life: Duration,
     ) -> Result<(), StoreError> {
-        let primary_key = primary_key(key);
-        let here = [Argument::Bytes(&primary_key)];
-        let statement = statement_texts::forget::<B>(&self.0.table);
-        self.0
-            .pool
-            .run((WHAT, Priority::Other), &statement, &here)
-            .await?;
-        let (columns, body) = match Header::decode(bytes) {
-            Ok(header) => (HeaderColumns::new(&header), &bytes[HEADER..]),
-            Err(_) => (HeaderColumns::new(&no_header()), bytes),
-        };
-        let layout = match Header::decode(bytes) {
-            Ok(_) => columns.layout(),
-            Err(_) => Argument::Int(0),
-        };
+        let (primary_key, shown) = (primary_key(key), displayed_operation(key));
+        let (key, shown) = (Argument::Bytes(&primary_key), Argument::Text(&shown));
+        let forget = statement_texts::forget(B::DIALECT, &self.0.table);
+        self.send(&forget, &[key]).await?;
+        let header = Header::decode(bytes);
+        let body = header.as_ref().map_or(bytes, |_| &bytes[HEADER..]);
+        let columns = HeaderColumns::new(header.as_ref().unwrap_or(&NO_HEADER));
+        let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
+        let layout = header.map_or(Argument::Int(0), |_| layout);
+        let (body, life) = (Argument::Bytes(body), Argument::Int(life_us(life)));
         let arguments = [
-            Argument::Bytes(&primary_key),
-            Argument::Text(&displayed_operation(key)),
-            layout,
-            columns.state(),
-            columns.owner(),
-            columns.fence(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            Argument::Body(Some(body)),
-            Argument::Int(life_us(life)),
+            key, shown, layout, state, owner, fence, attempts, detail, retain, print, body, life,
         ];
-        let statement = &self.0.statements.insert;
-        self.0
-            .pool
-            .run((WHAT, Priority::Other), statement, &arguments)
-            .await?;
-        Ok(())
+        let insert = &self.0.statements.insert;
+        self.send(insert, &arguments).await.map(drop)
     }
 
     /// The raw bytes under a key, past the store, if alive.
@@ -88,29 +77,9 @@ impl<B: Backend> SqlStore<B> {
     ///
     /// As the store's operations.
     pub async fn peek(&self, key: &RecordKey) -> Result<Option<Vec<u8>>, StoreError> {
-        let primary_key = primary_key(key);
-        let here = [Argument::Bytes(&primary_key)];
-        let answer = self
-            .0
-            .pool
-            .run((WHAT, Priority::Other), &self.0.statements.read, &here)
-            .await?;
-        Ok(answer
-            .row
-            .and_then(|row| row.bytes().map(|bytes| bytes.to_vec())))
-    }
-}
-
-/// The header of bytes that are no record.
-fn no_header() -> Header {
-    Header {
-        state: State::Released,
-        owner: Owner::from_bytes([0; 16]),
-        fence: Fence::default(),
-        attempts: 0,
-        retain: Duration::ZERO,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        journal: JournalKind::None,
+        let key = primary_key(key);
+        let read = &self.0.statements.read;
+        let row = self.send(read, &[Argument::Bytes(&key)]).await?.row;
+        Ok(row.and_then(|row| row.bytes().map(|bytes| bytes.to_vec())))
     }
 }

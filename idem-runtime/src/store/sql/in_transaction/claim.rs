@@ -13,14 +13,12 @@ use crate::store::sql::columns::{HeaderColumns, displayed_operation, life_us};
 use crate::store::sql::error_kind::SqlErrorKind;
 use crate::store::sql::failure::{error_kind, store_error};
 use crate::store::sql::in_transaction::TxError;
-use crate::store::sql::in_transaction::savepoint::{UNDO, named};
-use crate::store::sql::in_transaction::session::ClaimSession;
-use crate::store::sql::primary_key::primary_key;
-use crate::store::sql::reply::StatementReply;
+use crate::store::sql::in_transaction::store::{UNDO, named};
+use crate::store::sql::primary_key::{PrimaryKey, primary_key};
 use crate::store::sql::row::Row;
-use crate::store::sql::script::with_literals;
 use crate::store::sql::state::SqlStoreState;
-use crate::store::sql::statement_texts::filled;
+use crate::store::sql::statement::StatementReply;
+use crate::store::sql::template::with_literals;
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError, StoreErrorKind};
 
 /// The header of a record while the body runs.
@@ -34,12 +32,11 @@ fn half_way(header: Header) -> Header {
     }
 }
 
-/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement_texts`](crate::store::sql::statement_texts).
+/// The scripts, with placeholders as in [`statement_texts`](crate::store::sql::statement_texts).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
-const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \
-     fingerprint, body, expires_us, version) \
-     VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
+const INSERT: &str =
+    "{record} VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = CASE WHEN ?2 <> 50 THEN body END, expires_us = {now} + ?10, \
@@ -50,9 +47,14 @@ const TRIES: usize = 100;
 
 impl<B: SqlDriver> SqlStoreState<B> {
     /// A script with its arguments filled in.
-    fn script(&self, primary_key: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
-        let text = filled::<B>(template, &self.table, self.reads_bytes - HEADER);
-        with_literals::<B>(&named(primary_key, &text), arguments)
+    fn script(
+        &self,
+        primary_key: &PrimaryKey,
+        template: &str,
+        arguments: &[Argument<'_>],
+    ) -> String {
+        let text = B::DIALECT.filled(template, &self.table, self.reads_bytes - HEADER);
+        with_literals(B::DIALECT, &named(primary_key, &text), arguments)
     }
 
     pub(super) async fn claim_in(
@@ -69,11 +71,12 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let mut session = ClaimSession::<B>::new(conn, wait).await?;
         let mut arguments = columns.claim(&primary_key, &shown).to_vec();
         arguments.push(Argument::Int(session.lock_wait));
-        let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
-        let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
-        let check = format!("{}{}", B::IN_TRANSACTION, self.one_table);
-        let template =
-            format!("SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
+        let insert = B::DIALECT.insert_within.replace("{values}", INSERT);
+        let ((begin, end), shared) = (B::DIALECT.wait, B::DIALECT.shared);
+        let check = format!("{}{}", B::DIALECT.in_transaction, self.one_table);
+        let template = format!(
+            "SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {READ}{shared}"
+        );
         let script = self.script(&primary_key, &template, &arguments);
         for _ in 0..TRIES {
             let row = match session.fetch(script.clone()).await {
@@ -85,7 +88,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             if let Some(row) = row {
                 if row.is_of(&request.owner) {
                     return Ok(ClaimReply::Granted {
-                        fence: Fence::new(row.written_by().1.unsigned_abs()),
+                        fence: Fence::new(row.fence().unsigned_abs()),
                         attempt: first.attempts,
                         fresh: true,
                         journal: Journal::default(),
@@ -118,7 +121,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     async fn take_over(
         &self,
         session: &mut ClaimSession<'_, B>,
-        primary_key: &[u8],
+        primary_key: &PrimaryKey,
         row: Row,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimReply>, TxError> {
@@ -134,31 +137,19 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let Some(record) = write else {
             return Ok(Some(reply));
         };
-        let columns_of = half_way(record.header);
-        let columns = HeaderColumns::new(&columns_of);
-        let (owner, fence) = row.written_by();
+        let columns = HeaderColumns::new(&half_way(record.header));
+        let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
+        let [version, was_of, was] = row.last_write();
+        let key = Argument::Bytes(primary_key);
+        let life = Argument::Int(life_us(request.retain));
+        let wait = Argument::Int(session.lock_wait);
         let arguments = [
-            Argument::Bytes(primary_key),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.fence(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            Argument::Int(life_us(request.retain)),
-            Argument::Int(session.lock_wait),
-            Argument::Int(row.version),
-            Argument::Bytes(owner),
-            Argument::Int(fence),
+            key, layout, state, owner, fence, attempts, detail, retain, print, life, wait, version,
+            was_of, was,
         ];
-        let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
-        let script = self.script(
-            primary_key,
-            &format!("{begin}{REPLACE}; {end}{read}"),
-            &arguments,
-        );
+        let ((begin, end), shared) = (B::DIALECT.wait, B::DIALECT.shared);
+        let template = format!("{begin}{REPLACE}; {end}{READ}{shared}");
+        let script = self.script(primary_key, &template, &arguments);
         match session.fetch(script).await {
             Ok(StatementReply { row: Some(row), .. }) if row.is_of(&request.owner) => {
                 Ok(Some(reply))
@@ -172,7 +163,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     async fn claim_failed(
         &self,
         session: &mut ClaimSession<'_, B>,
-        primary_key: &[u8],
+        primary_key: &PrimaryKey,
         error: sqlx::Error,
     ) -> TxError {
         let kind = error_kind::<B>(&error);
@@ -181,7 +172,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         match kind {
             // After a deadlock or a serialization failure the transaction is unusable.
             Some(SqlErrorKind::Collision) if !is_busy => {
-                if !B::RESTORE.is_empty() {
+                if !B::DIALECT.restore.is_empty() {
                     // The session outlives its transaction.
                     let _ = session.restore("").await;
                 }
@@ -194,6 +185,60 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 Ok(()) => TxError::Store(store),
                 Err(_) => TxError::Aborted(store),
             },
+        }
+    }
+}
+
+/// The connection of a claim.
+///
+/// Its setting for lock waits is restored, however the claim ends.
+struct ClaimSession<'c, B: SqlDriver> {
+    conn: &'c mut Conn<B>,
+    /// `?11` of [`Dialect::wait`](crate::store::sql::dialect::Dialect::wait).
+    lock_wait: i64,
+    /// Whether only the client can restore the setting.
+    is_own: bool,
+    /// Whether the setting must be restored.
+    is_changed: bool,
+}
+
+impl<'c, B: SqlDriver> ClaimSession<'c, B> {
+    async fn new(conn: &'c mut Conn<B>, wait: Duration) -> Result<Self, TxError> {
+        let own = B::own_lock_wait(conn).await;
+        let own = own.map_err(|error| TxError::Aborted(store_error::<B>("a claim", error)))?;
+        Ok(Self {
+            conn,
+            lock_wait: own.unwrap_or_else(|| (B::DIALECT.lock_wait)(wait)),
+            is_own: own.is_some(),
+            is_changed: false,
+        })
+    }
+
+    /// Sends a script that changes the setting, and restores it unless it fails.
+    async fn fetch(&mut self, script: String) -> Result<StatementReply, sqlx::Error> {
+        self.is_changed = self.is_own;
+        let answer = B::fetch_script(self.conn, script).await?;
+        self.is_changed = false;
+        Ok(answer)
+    }
+
+    /// Sends a script after one that failed.
+    async fn restore(&mut self, script: &str) -> Result<(), sqlx::Error> {
+        let restore = with_literals(
+            B::DIALECT,
+            B::DIALECT.restore,
+            &[Argument::Int(self.lock_wait); 11],
+        );
+        B::execute_script(self.conn, restore + script).await?;
+        self.is_changed = false;
+        Ok(())
+    }
+}
+
+impl<B: SqlDriver> Drop for ClaimSession<'_, B> {
+    fn drop(&mut self) {
+        if self.is_changed {
+            B::start_restore(self.conn, self.lock_wait);
         }
     }
 }

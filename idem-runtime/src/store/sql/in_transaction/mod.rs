@@ -4,12 +4,8 @@
 //! for. Until the answer replaces it, it is an unknown outcome: if a transaction is committed after its call was
 //! dropped half-way, nothing runs a second time.
 
-mod append;
 mod claim;
-mod complete;
 mod control;
-mod savepoint;
-mod session;
 mod store;
 
 use std::pin::Pin;

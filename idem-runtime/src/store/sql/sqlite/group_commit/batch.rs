@@ -9,13 +9,13 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
 
-use super::message::{BatchMessage, Ends, MAX_WIDTH, MessageTexts, Mode, StatementResult};
+use super::message::{BatchMessage, Ends, MAX_WIDTH, MessageTexts, StatementResult};
 use super::queued_statement::QueuedStatement;
 use crate::store::sql::collision::{collided, pause};
 use crate::store::sql::failure::{error_kind, store_error};
-use crate::store::sql::reply::StatementReply;
 use crate::store::sql::sqlite::Sqlite;
 use crate::store::sql::statement::SqlText;
+use crate::store::sql::statement::StatementReply;
 
 /// How many rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
@@ -43,10 +43,10 @@ impl BatchWriter {
     /// Sends each caller its result.
     pub(super) async fn write(&mut self, mut statements: Vec<QueuedStatement>) {
         statements.retain(|statement| !statement.is_abandoned());
-        let (mut collisions, mut mode) = (1, Mode::AtOnce);
+        let (mut collisions, mut at_once) = (1, true);
         while statements.len() > 1 {
-            match self.together(&statements, mode).await {
-                Ok(None) => mode = Mode::InTurn,
+            match self.together(&statements, at_once).await {
+                Ok(None) => at_once = false,
                 Ok(Some(replies)) => {
                     for (statement, reply) in statements.into_iter().zip(replies) {
                         statement.reply(Ok(reply));
@@ -78,10 +78,10 @@ impl BatchWriter {
     async fn together(
         &mut self,
         statements: &[QueuedStatement],
-        mode: Mode,
+        at_once: bool,
     ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
         let mut conn = self.connection().await?;
-        let (now, messages) = (now_us(), BatchMessage::all(statements, mode));
+        let (now, messages) = (now_us(), BatchMessage::all(statements, at_once));
         let mut replies: Vec<StatementReply> = statements
             .iter()
             .map(|_| StatementReply::default())
@@ -90,20 +90,13 @@ impl BatchWriter {
         for (number, message) in messages.iter().enumerate() {
             ends = Ends {
                 begins: number == 0,
-                commits: number + 1 == messages.len() && !message.is_strict,
+                commits: number + 1 == messages.len() && !message.is_strict(),
             };
-            let text = self.texts.of(statements, message, ends);
-            let all = match &statements[message.members[0]].multi_row {
-                Some(multi_row) if message.mode == Mode::AtOnce => {
-                    arguments(statements, &message.members, &multi_row.order, now)?
-                }
-                _ => arguments(
-                    statements,
-                    &message.members,
-                    &statements[message.members[0]].order,
-                    now,
-                )?,
-            };
+            let first = &statements[message.members[0]];
+            let text = self.texts.of(first, message, ends);
+            let order = message.multi_row.as_ref();
+            let order = order.map_or(&first.order[..], |multi_row| &multi_row.order);
+            let all = arguments(statements, &message.members, order, now)?;
             let mut done = Vec::new();
             let sent = send(&mut conn, text, all, message.statements(), ends, &mut done).await;
             // After an error within the transaction the connection is closed, and the transaction with it.

@@ -24,9 +24,9 @@ use self::queue::{LoneWrite, WriteQueue};
 use self::queued_statement::QueuedStatement;
 use crate::store::pace::{Crowded, admits};
 use crate::store::sql::argument::Argument;
-use crate::store::sql::priority::Priority;
-use crate::store::sql::reply::StatementOutcome;
+use crate::store::sql::queue::Priority;
 use crate::store::sql::statement::Statement;
+use crate::store::sql::statement::StatementOutcome;
 
 /// The group commit of one store.
 pub(crate) struct GroupCommit(Arc<WriteQueue>);
@@ -106,18 +106,11 @@ mod tests {
     use super::gather::GatherPause;
     use super::queue::Next;
     use super::*;
-    use crate::store::sql::statement::StatementKind;
+    use crate::store::sql::dialect::StatementKind;
 
     /// A queue without a thread, with a lone write in progress and two queued statements.
     fn queued(group: &GroupCommit) -> LoneWrite<'_> {
-        let statement = Statement {
-            text: "".into(),
-            order: Arc::default(),
-            kind: StatementKind::Execute,
-            is_known: false.into(),
-            multi_row: None,
-            batch: None,
-        };
+        let statement = Statement::new(StatementKind::Execute, "", Vec::new());
         group.0.lock().thread = true;
         let enter = |what, priority| group.enter(what, priority, &statement, &[]);
         let WritePath::Alone(lone) = enter("first", Priority::Other) else {

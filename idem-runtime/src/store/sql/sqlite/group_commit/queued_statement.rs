@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::multi_row::MultiRowStatement;
 use crate::store::sql::argument::{Argument, OwnedArgument};
-use crate::store::sql::reply::StatementOutcome;
+use crate::store::sql::statement::StatementOutcome;
 use crate::store::sql::statement::{SqlText, Statement};
 
 /// The maximum number of statements of a transaction.

@@ -1,4 +1,4 @@
-//! Sends a batch, and gives each of its calls its own outcome.
+//! Sends statements of a kind as one statement, and gives each of its calls its own outcome.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,20 +6,19 @@ use std::time::Instant;
 
 use tokio::time::timeout;
 
-use crate::store::sql::argument::Argument;
-use crate::store::sql::backend::SqlDriver;
-use crate::store::sql::pool::{ConnectionPool, PermittedConnection};
-use crate::store::sql::priority::Priority;
-use crate::store::sql::reply::{StatementOutcome, StatementReply};
-use crate::store::sql::statement::Statement;
-use crate::store::sql::write_batch::queued_call::{BatchMember, TakenCall};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::pool::{ConnectionPool, PermittedConnection};
+use super::queue::Priority;
+use super::queued_call::{BatchMember, TakenCall};
+use super::statement::{Statement, StatementOutcome, StatementReply};
 
 impl<B: SqlDriver> ConnectionPool<B> {
     /// Sends a batch, in the order of its primary keys.
     ///
     /// All batches lock their rows in this order. After an error no call of it has a reply, and each is sent alone,
     /// because the error may be about the row of another.
-    pub(crate) async fn send_batch(
+    pub(super) async fn send_batch(
         self: Arc<Self>,
         connection: PermittedConnection<B>,
         mut batch: Vec<BatchMember>,
@@ -27,12 +26,18 @@ impl<B: SqlDriver> ConnectionPool<B> {
         batch.sort_unstable_by(|one, other| one.call.primary_key().cmp(other.call.primary_key()));
         let statement = Arc::clone(&batch[0].call.batch);
         let sent = {
-            let calls: Vec<_> = batch.iter().map(|member| member.call.arguments()).collect();
+            let records = batch.chunk_by(|one, other| {
+                statement.only_reads() && one.call.primary_key() == other.call.primary_key()
+            });
+            let calls: Vec<_> = records.map(|same| same[0].call.arguments()).collect();
             let arguments = [Argument::Calls(&calls)];
-            self.send_on(connection, "a batch", &statement.statement, &arguments)
+            self.send_on(connection, "a batch", statement.of(calls.len()), &arguments)
                 .await
         };
         if let Ok(reply) = sent {
+            if statement.only_reads() {
+                statement.adapt_width(reply.rows.iter().map(|(_, row)| row.weight()).sum());
+            }
             deliver(reply, batch);
         }
     }
@@ -41,7 +46,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     ///
     /// Without a reply for long it does so too: the task of the batch runs on the runtime of another caller, which may
     /// be blocked.
-    pub(crate) async fn receive_from_batch(
+    pub(super) async fn receive_from_batch(
         self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         (statement, arguments): (&Statement, &[Argument<'_>]),
@@ -64,21 +69,20 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
 /// Gives each call of a batch its part of the reply.
 fn deliver(mut reply: StatementReply, batch: Vec<BatchMember>) {
-    let grants = &mut reply.grants;
-    grants.sort_unstable_by_key(|(primary_key, _)| *primary_key);
+    reply.grants.sort_unstable_by_key(|(key, _)| *key);
+    reply.rows.sort_unstable_by_key(|(key, _)| *key);
     // If not all of them had their effect, it is not known which had: each caller reads its record, which shows it.
     let all = reply.affected == batch.len() as u64;
-    for BatchMember {
-        call,
-        reply: sender,
-    } in batch
-    {
-        let found =
-            grants.binary_search_by(|(primary_key, _)| primary_key[..].cmp(call.primary_key()));
-        let granted = found.ok().map(|found| grants[found].1);
+    for member in batch {
+        let key = member.call.primary_key();
+        let granted = reply.grants.binary_search_by(|(of, _)| of[..].cmp(key));
+        let granted = granted.ok().map(|found| reply.grants[found].1);
+        let row = reply.rows.binary_search_by(|(of, _)| of[..].cmp(key));
+        let row = row.ok().map(|found| reply.rows[found].1.clone());
         // The caller may have been dropped.
-        let _ = sender.send(Ok(StatementReply {
+        let _ = member.reply.send(Ok(StatementReply {
             affected: u64::from(all || granted.is_some()),
+            row,
             granted,
             ..StatementReply::default()
         }));

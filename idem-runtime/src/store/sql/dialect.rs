@@ -1,0 +1,105 @@
+//! The dialect of a database: its statements, its literals, and the traits that the store depends on.
+
+#![allow(unnameable_types, reason = "part of a sealed trait")]
+
+use std::time::Duration;
+
+/// A text before a part of a statement, and the text after it.
+pub(crate) type Around = (&'static str, &'static str);
+
+/// How a statement is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatementKind {
+    /// Prepared once a connection; returns at most one row.
+    Fetch,
+    /// Prepared once a connection; returns a row for each existing record of its keys.
+    Several,
+    /// Planned anew each time, by its arguments; returns a block of a listing.
+    Block,
+    /// Prepared once a connection; returns the number of changed rows.
+    Execute,
+    /// As `Execute`, and returns the time at which it changed a row, if it did.
+    Grant,
+    /// Inserts a record for each of several calls; returns the keys and the fences of those that it inserted.
+    Grants,
+    /// Several statements in one message, with the arguments written into the text.
+    #[cfg(feature = "mysql")]
+    Script,
+}
+
+/// The dialect of a database.
+///
+/// Pure text. The placeholders of a statement are those of [`statement_texts`](super::statement_texts).
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a trait of its own")]
+pub struct Dialect {
+    /// The name of the database, for messages.
+    pub(crate) name: &'static str,
+    /// Microseconds since 1970, by the database's clock.
+    pub(crate) now: &'static str,
+    /// The hit rate from which claims read first, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE).
+    pub(crate) reads_first: u32,
+    /// Whether a column has a type, and not each of its values.
+    pub(crate) typed: bool,
+    /// Whether a claim waits for any other writer of the database.
+    pub(crate) has_one_writer: bool,
+    /// Whether the server shows commits before they are in its log, and can then lose an answer that it has shown.
+    pub(crate) shows_early: bool,
+    /// Whether parameters are numbered (`$1`), and a list of values is one parameter. Otherwise they are `?`.
+    pub(crate) numbered: bool,
+    /// The length of an answer in bytes, as the integer type that rows are read with.
+    pub(crate) body_bytes: &'static str,
+    /// The first statement of a claim.
+    pub(crate) claim: (StatementKind, &'static str),
+    /// Reads several records. The primary key follows the columns; `{places}` stands for the primary keys.
+    pub(crate) several: &'static str,
+    /// The claim and the completion for several calls. Without them each call sends a statement.
+    ///
+    /// They wait for a row for a moment only: calls that the row is not about wait as well.
+    pub(crate) batches: Option<(&'static str, &'static str)>,
+    /// The same in a transaction with other statements, where the store itself writes for many at once.
+    #[cfg(feature = "sqlite")]
+    pub(crate) grouped: Option<(&'static str, &'static str)>,
+    /// Inserts a record if there is none; an existing one stays unchanged.
+    pub(crate) insert: &'static str,
+    /// A condition that always holds, and bounds a wait for a row to `{patience}` milliseconds.
+    pub(crate) bounded: &'static str,
+    /// Deletes expired records: `?1` at most.
+    pub(crate) purge: &'static str,
+    /// The plain SQL of the table, for `idem_records`.
+    pub(crate) schema: &'static str,
+    /// The texts around it that make it safe beside concurrent migrations.
+    pub(crate) migration: Around,
+    /// A statement that fails if a connection would find another table by the `{name}` alone than `{t}`.
+    pub(crate) one_table: &'static str,
+    /// How a statement that changes a row returns the time: its expression, and the end of the statement.
+    pub(crate) dated: Around,
+    /// The first script on a connection of the store; empty for none.
+    pub(crate) session: &'static str,
+    /// The literal syntax around the hexadecimal digits of bytes.
+    pub(crate) bytes: Around,
+    /// The same of a text in UTF-8.
+    pub(crate) text: Around,
+
+    /// Inserts `{values}` if there is no record, inside a transaction.
+    pub(crate) insert_within: &'static str,
+    /// A statement after the savepoint of a claim. It fails if the claim is in no transaction.
+    pub(crate) in_transaction: &'static str,
+    /// A condition that holds inside the transaction of a claim, and not outside of one.
+    pub(crate) during: &'static str,
+    /// The texts around a statement that bound its wait for a row.
+    ///
+    /// `?11` is [`lock_wait`](Self::lock_wait), or the connection's own setting, if the client must restore it.
+    pub(crate) wait: Around,
+    /// Restores the settings of the session after such a statement failed.
+    pub(crate) restore: &'static str,
+    /// A suffix that makes a query read the committed record, whatever the transaction has read before.
+    pub(crate) shared: &'static str,
+    /// Whether a call's savepoints are released before its answer is stored.
+    ///
+    /// That is a separate message, which fails outside of the transaction. Elsewhere they stay until the transaction
+    /// ends, and cost nothing.
+    pub(crate) releases: bool,
+    /// How long a statement may wait for a row, in the unit of the setting.
+    pub(crate) lock_wait: fn(Duration) -> i64,
+}

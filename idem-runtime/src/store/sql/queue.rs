@@ -1,0 +1,351 @@
+//! The queue for the connections of a pool.
+//!
+//! Statements that end or keep a claim go first, because a claim that is not ended is an answer that is not stored, and
+//! claims in front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
+//!
+//! A limited number of reads is in flight. A statement that leaves the queue may take others along that wait there, and
+//! is then sent for all of them: see [`batch`](super::batch).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::queued_call::{BatchMember, QueuedCall, TakenCall};
+use crate::store::Admission;
+use crate::store::pace::{Crowded, Pace, admits, crowded};
+
+/// The number of waiting statements that a batch passes over at most.
+///
+/// Many may wait with one key, of which a batch has one.
+const MAX_PASSED: usize = 64;
+
+/// The number of reads in flight from which on further reads wait to be batched.
+const MAX_READING: usize = 4;
+
+/// The purpose of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Priority<'a> {
+    /// It ends or keeps a claim. It is served first and never refused.
+    Ending,
+    /// It claims. It is refused if it cannot be sent in time.
+    Claim(&'a Admission),
+    /// It reads, or works for an operator. It is served after endings, and bounded by the response time-out.
+    Other,
+}
+
+/// Reason why a statement got no permit.
+#[derive(Debug)]
+pub(super) enum NoPermit {
+    Refused(Crowded),
+    /// No permit became free in time.
+    TooLate,
+}
+
+/// The permits that a statement can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// All of them.
+    Endings,
+    /// Those that are not reserved for endings.
+    Claims,
+    /// Of these, [`MAX_READING`].
+    Reads,
+}
+
+/// The right to use a connection of a pool.
+#[derive(Debug)]
+pub(super) struct ConnectionPermit {
+    queue: Arc<PermitQueue>,
+    share: Share,
+    /// Its statement waited, and is not counted yet as one that left.
+    waited: bool,
+}
+
+/// How a statement goes on that has waited.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// It is sent, and may take others along if it is a queued call.
+    Permit(ConnectionPermit, Option<QueuedCall>),
+    /// Another statement has taken it along.
+    Taken(TakenCall),
+}
+
+#[derive(Debug)]
+pub(super) struct PermitQueue {
+    most: usize,
+    /// The number of permits for claims and reads; the others are for endings.
+    shared: usize,
+    state: Mutex<PermitQueueState>,
+}
+
+type Waiters = VecDeque<Waiter>;
+
+/// A statement that waits.
+#[derive(Debug)]
+struct Waiter {
+    wake: oneshot::Sender<Turn>,
+    share: Share,
+    call: Option<QueuedCall>,
+}
+
+/// The future's side of a [`Waiter`].
+struct Waiting<'a> {
+    turn: oneshot::Receiver<Turn>,
+    claim: Option<&'a Admission>,
+    since: Instant,
+}
+
+/// No waiter has room: a permit that returns is passed on under the same lock.
+#[derive(Debug)]
+struct PermitQueueState {
+    /// The number of used permits of each [`Share`].
+    used: [usize; 3],
+    endings: Waiters,
+    /// Claims and reads.
+    claims: Waiters,
+    pace: Pace,
+}
+
+impl PermitQueueState {
+    fn waiters(&mut self, share: Share) -> &mut Waiters {
+        match share {
+            Share::Endings => &mut self.endings,
+            Share::Claims | Share::Reads => &mut self.claims,
+        }
+    }
+}
+
+impl PermitQueue {
+    /// `reserved` of `most` permits are for endings alone.
+    pub(super) fn new(most: usize, reserved: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            shared: most.saturating_sub(reserved).max(1),
+            state: Mutex::new(PermitQueueState {
+                used: [0; 3],
+                endings: Waiters::new(),
+                claims: Waiters::new(),
+                pace: Pace::new(Instant::now()),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PermitQueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.lock().used.iter().sum()
+    }
+
+    /// Waits for a permit. `reads`: the statement changes nothing.
+    ///
+    /// Claims wait as long as their admission permits, others for `patience` at most, endings without a limit.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        (priority, reads): (Priority<'_>, bool),
+        patience: Duration,
+        call: impl FnOnce() -> Option<QueuedCall>,
+    ) -> Result<Turn, NoPermit> {
+        let share = match priority {
+            Priority::Ending => Share::Endings,
+            _ if reads => Share::Reads,
+            _ => Share::Claims,
+        };
+        let (mut waiting, bound) = {
+            let mut state = self.lock();
+            if self.has_room(&state, share) {
+                return Ok(Turn::Permit(self.grant(&mut state, share), None));
+            }
+            let now = Instant::now();
+            let (wake, turn) = oneshot::channel();
+            let mut waiting = Waiting {
+                turn,
+                claim: None,
+                since: now,
+            };
+            let bound = if share == Share::Endings {
+                None
+            } else {
+                remove_dropped(&mut state.claims);
+                let others = state.claims.len();
+                state.pace.joined(others, now);
+                match priority {
+                    Priority::Claim(admission) => {
+                        waiting.claim = Some(admission);
+                        let bound = admits(&state.pace, others, admission, now);
+                        Some(bound.map_err(NoPermit::Refused)?)
+                    }
+                    _ => Some(patience),
+                }
+            };
+            let call = call();
+            (state.waiters(share)).push_back(Waiter { wake, share, call });
+            (waiting, bound)
+        };
+        let turn = match bound {
+            None => (&mut waiting.turn).await.ok(),
+            Some(bound) => match timeout(bound, &mut waiting.turn).await {
+                Ok(turn) => turn.ok(),
+                Err(_) => waiting.close(),
+            },
+        };
+        match (turn, priority) {
+            (Some(turn), _) => Ok(turn),
+            (None, Priority::Claim(_)) => {
+                let state = self.lock();
+                let waiting = state.claims.len();
+                let wait = state.pace.wait(waiting, Instant::now());
+                Err(NoPermit::Refused(crowded(wait, waiting)))
+            }
+            (None, _) => Err(NoPermit::TooLate),
+        }
+    }
+
+    fn has_room(&self, state: &PermitQueueState, share: Share) -> bool {
+        let [endings, claims, reads] = state.used;
+        endings + claims + reads < self.most
+            && (share == Share::Endings || claims + reads < self.shared)
+            && (share != Share::Reads || reads < MAX_READING)
+    }
+
+    fn grant(self: &Arc<Self>, state: &mut PermitQueueState, share: Share) -> ConnectionPermit {
+        state.used[share as usize] += 1;
+        ConnectionPermit {
+            queue: Arc::clone(self),
+            share,
+            waited: false,
+        }
+    }
+
+    /// The next waiter that has room.
+    fn next(&self, state: &mut PermitQueueState) -> Option<Waiter> {
+        while self.has_room(state, Share::Endings) {
+            let waiter = if let Some(ending) = state.endings.pop_front() {
+                ending
+            } else {
+                let has_room = |waiter: &Waiter| self.has_room(state, waiter.share);
+                let first = state.claims.iter().position(has_room)?;
+                state.claims.remove(first)?
+            };
+            if !waiter.wake.is_closed() {
+                return Some(waiter);
+            }
+        }
+        None
+    }
+
+    /// Gives free permits to the queued statements.
+    fn serve<'q>(self: &'q Arc<Self>, mut state: MutexGuard<'q, PermitQueueState>) {
+        while let Some(waiter) = self.next(&mut state) {
+            let mut permit = self.grant(&mut state, waiter.share);
+            permit.waited = true;
+            drop(state);
+            // If its future is dropped at this moment, the permit returns to the queue, and goes to the next statement.
+            let returned = waiter.wake.send(Turn::Permit(permit, waiter.call));
+            drop(returned);
+            state = self.lock();
+        }
+    }
+}
+
+/// Removes dropped futures from the front of a queue.
+fn remove_dropped(waiters: &mut Waiters) {
+    while (waiters.front()).is_some_and(|waiter| waiter.wake.is_closed()) {
+        waiters.pop_front();
+    }
+}
+
+/// Takes those out of a queue that can be sent together with this call.
+fn take_joining(
+    waiters: &mut Waiters,
+    first: &QueuedCall,
+) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
+    let mut taken: Vec<(QueuedCall, oneshot::Sender<Turn>)> = Vec::new();
+    let mut index = 0;
+    while index < waiters.len().min(MAX_PASSED) {
+        let call = waiters[index].call.as_ref();
+        if !call.is_some_and(|call| call.joins(first, &taken)) {
+            index += 1;
+        } else if let Some(waiter) = waiters.remove(index)
+            && let Some(call) = waiter.call
+            && !waiter.wake.is_closed()
+        {
+            taken.push((call, waiter.wake));
+        }
+    }
+    taken
+}
+
+impl ConnectionPermit {
+    /// Takes waiting calls along with this one, which has the permit.
+    ///
+    /// `None`: it goes alone.
+    pub(super) fn take_along(
+        &mut self,
+        first: Option<QueuedCall>,
+    ) -> Option<(Vec<BatchMember>, TakenCall)> {
+        let taken = self.leave(first.as_ref());
+        let at = Instant::now();
+        let mut batch = Vec::new();
+        for (call, wake) in taken {
+            let (member, taken) = call.join(at);
+            // Its future may have been dropped at this moment.
+            if wake.send(Turn::Taken(taken)).is_ok() {
+                batch.push(member);
+            }
+        }
+        let (member, taken) = first.filter(|_| !batch.is_empty())?.join(at);
+        batch.push(member);
+        Some((batch, taken))
+    }
+
+    /// Counts its statement, and those that go with it, as claims that left the queue.
+    fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
+        if !std::mem::take(&mut self.waited) {
+            return Vec::new();
+        }
+        let mut state = self.queue.lock();
+        let waiters = state.waiters(self.share);
+        let taken = first.map_or_else(Vec::new, |first| take_joining(waiters, first));
+        if self.share != Share::Endings {
+            let waiting = state.claims.len();
+            (state.pace).left(1 + taken.len(), waiting, Instant::now());
+        }
+        taken
+    }
+}
+
+impl Waiting<'_> {
+    /// The turn that arrived at the last moment.
+    fn close(&mut self) -> Option<Turn> {
+        self.turn.close();
+        self.turn.try_recv().ok()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The statement of another may have claimed for it already.
+        if let Some(Turn::Taken(taken)) = self.close()
+            && let Some(admission) = self.claim
+        {
+            admission.sent_after(taken.at.saturating_duration_since(self.since));
+        }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.leave(None);
+        let mut state = self.queue.lock();
+        state.used[self.share as usize] -= 1;
+        self.queue.serve(state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

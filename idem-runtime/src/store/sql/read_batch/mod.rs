@@ -1,4 +1,0 @@
-//! Reads that wait for another are sent together, as one statement.
-
-pub(crate) mod queue;
-mod send;
