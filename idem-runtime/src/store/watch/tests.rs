@@ -165,16 +165,6 @@ fn a_change_is_not_lost_with_the_future_that_waited_for_it() {
     assert!(pin!(watch.changed()).poll(&mut cx).is_pending());
 }
 
-#[test]
-fn what_happened_before_a_watch_is_not_told() {
-    let watchers = Watchers::default();
-    let _other = watchers.watch(&key(1));
-    watchers.wake(&key(1));
-    let mut watch = watchers.watch(&key(1));
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(pin!(watch.changed()).poll(&mut cx).is_pending());
-}
-
 /// Threads that race. A lost message would leave a task waiting for ever.
 #[test]
 fn no_message_is_lost_between_threads() {
@@ -216,19 +206,6 @@ fn no_message_is_lost_between_threads() {
         runtime.block_on(task).unwrap();
     }
     assert!(!watchers.is_watched(&key(1)));
-}
-
-#[test]
-fn ten_thousand_watch_one_key() {
-    let watchers = Watchers::default();
-    let mut guests: Vec<_> = (0..10_000).map(|_| Guest::arrive(&watchers, 1)).collect();
-    guests.iter_mut().for_each(Guest::poll);
-    watchers.wake(&key(1));
-    guests.iter_mut().for_each(Guest::changed);
-    guests.iter_mut().for_each(Guest::poll);
-    drop(guests);
-    assert!(!watchers.is_watched(&key(1)));
-    assert_eq!(format!("{watchers:?}"), "Watchers { keys: 0, .. }");
 }
 
 #[derive(Default)]
