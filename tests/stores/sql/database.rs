@@ -35,12 +35,8 @@ pub(crate) trait Database: Backend + Copy {
     const DIALECTS: &'static [&'static str];
     /// Texts that end a transaction, and whether they commit it.
     const ENDS: &'static [(&'static str, bool)];
-    /// Whether only a rollback can follow a failed statement.
-    const ERRORS_ABORT: bool;
     /// A body of 15 MB, which no server refuses by default.
     const LARGE: &'static str;
-    /// Blocks all other writers for as long as the connection lives.
-    const HOLD: &'static str;
 
     /// The server that the tests of this process share; `None` for files.
     fn shared() -> Option<&'static DatabaseServer>;
@@ -86,9 +82,10 @@ pub(crate) trait Database: Backend + Copy {
         Some(conn)
     }
 
-    /// A connection that blocks all other writers.
+    /// A connection that blocks all other writers of a file.
     async fn hold(url: &str) -> Self::Conn {
-        Self::connection_after(url, Self::HOLD).await.unwrap()
+        let begins = Self::connection_after(url, "BEGIN IMMEDIATE");
+        begins.await.unwrap()
     }
 }
 
@@ -205,9 +202,7 @@ database!(Sqlite, SqliteConnection {
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
     const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
     const ENDS: &'static [(&'static str, bool)] = &[("ROLLBACK", false), ("COMMIT", true)];
-    const ERRORS_ABORT: bool = false;
     const LARGE: &'static str = "zeroblob(15000000)";
-    const HOLD: &'static str = "BEGIN IMMEDIATE";
 
     fn shared() -> Option<&'static DatabaseServer> {
         None
@@ -244,9 +239,7 @@ database!(Postgres, PgConnection {
         "SET default_transaction_isolation = 'serializable'",
     ];
     const ENDS: &'static [(&'static str, bool)] = &[("ROLLBACK", false), ("COMMIT", true)];
-    const ERRORS_ABORT: bool = true;
     const LARGE: &'static str = "decode(repeat('5a', 15000000), 'hex')";
-    const HOLD: &'static str = "BEGIN; LOCK TABLE idem_records";
 
     fn shared() -> Option<&'static DatabaseServer> {
         static SERVER: OnceLock<PostgresServer> = OnceLock::new();
@@ -316,9 +309,7 @@ database!(MySql, MySqlConnection {
         ("COMMIT", true),
         ("CREATE TABLE extra (number BIGINT)", true),
     ];
-    const ERRORS_ABORT: bool = false;
     const LARGE: &'static str = "REPEAT('Z', 15000000)";
-    const HOLD: &'static str = "LOCK TABLES idem_records WRITE";
 
     fn shared() -> Option<&'static DatabaseServer> {
         static SERVER: OnceLock<MariaDbServer> = OnceLock::new();

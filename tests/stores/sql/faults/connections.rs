@@ -6,24 +6,7 @@ use tokio::sync::Barrier;
 
 use super::prelude::*;
 
-on_each_database!(a_wait_for_a_connection_reports_their_number,);
 on_each_server!(a_server_without_connections_left_is_reported,);
-
-async fn a_wait_for_a_connection_reports_their_number<B: Database>() {
-    let test_database = TestDatabase::new::<B>();
-    let soon = Duration::from_millis(700);
-    let store = open_hasty::<B>(&test_database.url, soon, |store| store.connections(1)).await;
-    let held = B::hold(&test_database.url).await;
-    let parts = [
-        "a claim",
-        "700ms",
-        "1 of 1 connections in use",
-        "another transaction",
-    ];
-    assert_says(claim(&store).await, Unavailable, &parts);
-    drop(held);
-    Fixture::on(&store).pay("a").await.unwrap();
-}
 
 async fn a_server_without_connections_left_is_reported<B: Server>() {
     let server = B::serve(&[("max_connections", "12")]);

@@ -1,4 +1,4 @@
-//! The file of a SQLite store: its location, and the errors for a wrong file.
+//! The errors for a wrong file of a SQLite store.
 
 use std::fs;
 
@@ -6,29 +6,6 @@ use idem_harness::TestDir;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::prelude::*;
-
-#[tokio::test]
-async fn a_path_may_have_any_characters_and_be_relative() {
-    let dir = TestDir::new("paths").unwrap();
-    let here = std::env::current_dir().unwrap();
-    let up = "../".repeat(here.components().count() - 1);
-    for (name, file) in [
-        ("with spaces.db", "with spaces.db"),
-        ("what%3F.db", "what?.db"),
-        ("a%23b%25.db", "a#b%.db"),
-        ("ünïcode.db", "ünïcode.db"),
-    ] {
-        let url = format!("sqlite:{}", dir.path().join(name).display());
-        let fixture = Fixture::on(&open::<Sqlite>(&url).await);
-        let first = fixture.pay("a").await.unwrap();
-        let relative = url.replace("sqlite:/", &format!("sqlite:{up}"));
-        for url in [url, relative] {
-            let again = fixture.beside(&open::<Sqlite>(&url).await);
-            assert_eq!(again.pay("a").await.unwrap(), first, "{url}");
-        }
-        assert!(dir.path().join(file).exists(), "{file}");
-    }
-}
 
 #[tokio::test]
 async fn a_place_without_a_database_is_refused() {

@@ -106,21 +106,6 @@ async fn the_schema_runs_by_hand<B: Database>() {
     assert_works(&store).await;
 }
 
-#[tokio::test]
-async fn the_migration_files_are_those_that_run() {
-    async fn same<B: Database>(folder: &str) {
-        let migrations = concat!(env!("CARGO_MANIFEST_DIR"), "/../idem-runtime/migrations");
-        let file = format!("{migrations}/{folder}/0001_idem_records.sql");
-        let file = std::fs::read_to_string(file).unwrap();
-        let test_database = TestDatabase::new::<B>();
-        let store = SqlStore::<B>::connect(&test_database.url).await.unwrap();
-        assert_eq!(store.schema(), file);
-    }
-    same::<Sqlite>("sqlite").await;
-    same::<Postgres>("postgres").await;
-    same::<MySql>("mysql").await;
-}
-
 async fn a_table_may_be_in_a_schema<B: Server>() {
     let test_database = TestDatabase::new::<B>();
     let url = &test_database.url;

@@ -8,24 +8,19 @@ use tokio::runtime::Builder;
 
 use super::ledger::Ledger;
 
-/// A line of the journal.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    place: (i64, i64),
-    by: i64,
-    balance: i64,
-    number: u64,
-}
+/// An account's number, and an id.
+type Place = (i64, i64);
+
+/// The rows of an order, and its lines of the journal: each with the change of a balance.
+type Rows = (usize, Vec<(Place, i64)>);
 
 /// The tables of a shop.
 #[derive(Debug)]
 pub(crate) struct Books {
-    /// The number of each order row.
-    orders: Vec<u64>,
-    /// Oldest first.
-    journal: Vec<Line>,
-    /// By an account's number and an id.
-    balances: BTreeMap<(i64, i64), i64>,
+    orders: BTreeMap<u64, Rows>,
+    /// Each line with the change and the balance, oldest first.
+    journal: Vec<(Place, i64, i64)>,
+    balances: BTreeMap<Place, i64>,
     records: u64,
 }
 
@@ -40,9 +35,17 @@ impl Books {
                 let rows = D::rows(&mut conn, sql).await;
                 rows.expect("the tables can be read")
             };
-            let orders = rows("SELECT number FROM orders".to_owned()).await;
-            let columns = "account, place, change_by, balance, number";
-            let journal = rows(format!("SELECT {columns} FROM journal ORDER BY id")).await;
+            let mut orders = BTreeMap::<u64, Rows>::new();
+            for row in rows("SELECT number FROM orders".to_owned()).await {
+                orders.entry(row[0].unsigned_abs()).or_default().0 += 1;
+            }
+            let (columns, mut journal) = ("account, place, change_by, balance, number", Vec::new());
+            for row in rows(format!("SELECT {columns} FROM journal ORDER BY id")).await {
+                let (place, by) = ((row[0], row[1]), row[2]);
+                let order = orders.entry(row[4].unsigned_abs()).or_default();
+                order.1.push((place, by));
+                journal.push((place, by, row[3]));
+            }
             let records = rows("SELECT count(*) FROM idem_records".to_owned()).await;
             let mut balances = BTreeMap::new();
             for account in Account::ALL {
@@ -50,15 +53,9 @@ impl Books {
                     balances.insert((account.number(), row[0]), row[1]);
                 }
             }
-            let line = |row: &Vec<i64>| Line {
-                place: (row[0], row[1]),
-                by: row[2],
-                balance: row[3],
-                number: row[4].unsigned_abs(),
-            };
             Self {
-                orders: orders.iter().map(|row| row[0].unsigned_abs()).collect(),
-                journal: journal.iter().map(line).collect(),
+                orders,
+                journal,
                 balances,
                 records: records[0][0].unsigned_abs(),
             }
@@ -68,15 +65,21 @@ impl Books {
     /// Every violation of the rules.
     pub(crate) fn violations(&self, ledger: &Ledger) -> Vec<String> {
         let mut wrong = Vec::new();
-        let placed = self.answers(ledger, &mut wrong);
-        self.rows(ledger, &placed, &mut wrong);
+        let expected = self.answers(ledger, &mut wrong);
+        // A placed order has one row and its lines of the journal; any other has neither.
+        for number in (expected.keys().chain(self.orders.keys())).collect::<BTreeSet<_>>() {
+            let (found, expected) = (self.orders.get(number), expected.get(number));
+            if found != expected {
+                wrong.push(format!("order {number} has {found:?}, not {expected:?}"));
+            }
+        }
         self.journal(&mut wrong);
         wrong
     }
 
-    /// Every order has one answer and one record, and a refusal is justified. Returns the placed orders.
-    fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeSet<u64> {
-        let mut placed = BTreeSet::new();
+    /// Every order has one answer and one record, and a refusal is justified. Returns the rows of placed orders.
+    fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeMap<u64, Rows> {
+        let mut placed = BTreeMap::new();
         let count = ledger.orders();
         for number in 0..count {
             let answers = ledger.last().get(&number);
@@ -85,19 +88,18 @@ impl Books {
                 wrong.push(format!("order {number} has the answers {answers:?}"));
                 continue;
             };
+            let changes = Order::of(number).changes;
+            let changes = changes.iter();
+            let mut changes = changes.map(|one| ((one.account.number(), one.id), one.by));
             let words: Vec<_> = answer.split(' ').collect();
             match words[..] {
-                ["placed", _] => drop(placed.insert(number)),
+                ["placed", _] => drop(placed.insert(number, (1, changes.collect()))),
                 ["refused", _, account] => {
                     let account: i64 = account.parse().expect("an account");
-                    let order = Order::of(number);
-                    let change = order
-                        .changes
-                        .iter()
-                        .find(|one| one.account.number() == account);
-                    let change = change.expect("it was refused for what it wanted");
-                    let left = self.balances[&(account, change.id)];
-                    if left + change.by >= 0 {
+                    let change = changes.find(|((of, _), _)| *of == account);
+                    let (place, by) = change.expect("it was refused for what it wanted");
+                    let left = self.balances[&place];
+                    if left + by >= 0 {
                         wrong.push(format!("order {number} is refused, and {left} are left"));
                     }
                 }
@@ -110,43 +112,6 @@ impl Books {
         placed
     }
 
-    /// A placed order has one row and its lines of the journal; any other has neither.
-    fn rows(&self, ledger: &Ledger, placed: &BTreeSet<u64>, wrong: &mut Vec<String>) {
-        let mut rows: BTreeMap<u64, usize> = BTreeMap::new();
-        let mut lines: BTreeMap<u64, Vec<(i64, i64, i64)>> = BTreeMap::new();
-        for &number in &self.orders {
-            *rows.entry(number).or_default() += 1;
-        }
-        for &Line {
-            place: (account, id),
-            by,
-            number,
-            ..
-        } in &self.journal
-        {
-            lines.entry(number).or_default().push((account, id, by));
-        }
-        let named: BTreeSet<_> = (0..ledger.orders()).collect();
-        let found = rows.keys().chain(lines.keys()).copied().collect();
-        for &number in named.union(&found) {
-            let rows = rows.get(&number).copied().unwrap_or(0);
-            let lines = lines.remove(&number).unwrap_or_default();
-            let order = Order::of(number);
-            let changes = order.changes.iter();
-            let changes = changes.map(|one| (one.account.number(), one.id, one.by));
-            let expected = if placed.contains(&number) {
-                (1, changes.collect())
-            } else {
-                (0, Vec::new())
-            };
-            if (rows, &lines) != (expected.0, &expected.1) {
-                wrong.push(format!(
-                    "order {number} has {rows} rows and the lines {lines:?}, not {expected:?}"
-                ));
-            }
-        }
-    }
-
     /// The lines of the journal lead from each initial balance to the final one.
     fn journal(&self, wrong: &mut Vec<String>) {
         let mut balances = BTreeMap::new();
@@ -155,22 +120,17 @@ impl Books {
             let ids = (0..count).map(u64::cast_signed);
             balances.extend(ids.map(|id| ((account.number(), id), units)));
         }
-        for line in &self.journal {
-            let balance = balances
-                .get_mut(&line.place)
-                .expect("a balance of the shop");
-            *balance += line.by;
-            if *balance != line.balance {
-                wrong.push(format!("the journal comes to {balance} at {line:?}"));
-            }
-        }
-        for (place, told) in &balances {
-            let balance = self.balances[place];
-            if balance != *told {
+        for (place, by, told) in &self.journal {
+            let balance = balances.get_mut(place).expect("a balance of the shop");
+            *balance += by;
+            if balance != told {
                 wrong.push(format!(
-                    "{place:?} is {balance}, and its journal comes to {told}"
+                    "the journal of {place:?} comes to {balance}, not {told}"
                 ));
             }
+        }
+        if balances != self.balances {
+            wrong.push(format!("{:?}, not {balances:?}", self.balances));
         }
     }
 }

@@ -8,7 +8,6 @@ on_each_database!(
     no_end_of_a_body_that_has_ended_its_transaction_is_acknowledged,
     no_body_runs_without_the_transaction_that_sqlx_counts,
     a_body_that_leaves_a_transaction_open,
-    an_error_of_the_caller_after_the_call,
 );
 on_each_server!(
     no_end_of_a_body_whose_session_has_ended_is_acknowledged,
@@ -228,29 +227,4 @@ async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     drop(conn);
     assert_eq!(fixture.kept("mine").await, (0, 0));
     assert_usable("left open", &fixture, &pool).await;
-}
-
-/// A case that no call can refuse: the caller's own statement fails after the call, the caller ignores that, and the
-/// commit of `PostgreSQL` is a rollback that sqlx reports as `Ok`.
-async fn an_error_of_the_caller_after_the_call<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let pool = pool_of_one(&fixture).await;
-    let mut tx = D::begin_plain(&pool).await.done();
-    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
-    let refused = D::execute(&mut tx, "INSERT INTO orders (name) VALUES (NULL)").await;
-    refused.expect_err("a name is needed");
-    let claim = fixture.call("other").in_tx(&mut tx);
-    let claim = claim.run(async |_: &mut D::Tx, _| Answer::Ok(7)).await;
-    D::commit(tx).await.done();
-    let kept = if D::ERRORS_ABORT {
-        assert_aborted(&refusal(claim));
-        0
-    } else {
-        assert_eq!(claim, Ok(7));
-        1
-    };
-    // Together, or not at all.
-    let there = fixture.kept("mine").await;
-    assert_eq!(there, (kept, 2 * kept));
-    assert_usable("an error of the caller", &fixture, &pool).await;
 }

@@ -16,5 +16,4 @@ mod rolled_back;
 mod shutdown;
 mod steps;
 mod texts;
-mod tokens;
 mod waiting;

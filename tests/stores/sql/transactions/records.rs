@@ -1,14 +1,10 @@
 //! Records left by calls with leases, and records left to them by calls in transactions.
 
-use idem_runtime::Context;
 use tokio::sync::Notify;
 
 use super::prelude::*;
 
-on_each_database!(
-    each_state_of_a_record_that_a_call_with_a_lease_has_left,
-    a_lapsed_lease_is_not_counted_by_a_rollback,
-);
+on_each_database!(each_state_of_a_record_that_a_call_with_a_lease_has_left);
 
 /// A call with a lease, whose body ends like this. `None`: it is dropped.
 async fn leased<D: Database>(fixture: &Fixture<D>, end: Option<Answer>) {
@@ -81,19 +77,4 @@ async fn each_state_of_a_record_that_a_call_with_a_lease_has_left<D: Database>()
         }
         assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (0, 0));
     }
-}
-
-async fn a_lapsed_lease_is_not_counted_by_a_rollback<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    leased(&fixture, None).await;
-    fixture.age(Duration::from_mins(1)).await;
-    let mut tx = fixture.begin().await;
-    let call = fixture.order().in_tx(&mut tx);
-    let attempt = async |_: &mut D::Tx, cx: Context| Ok(cx.attempt().into()) as Answer;
-    assert_eq!(call.run(attempt).await, Ok(2));
-    D::rollback(tx).await.done();
-    assert_eq!(fixture.stands().await, Some(EntryState::Abandoned));
-    let mut tx = fixture.begin().await;
-    assert_eq!(fixture.order().in_tx(&mut tx).run(attempt).await, Ok(2));
-    D::rollback(tx).await.done();
 }
