@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use idem_runtime::FOREVER;
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::PurgeTask;
 use sqlx::MySqlConnection;
 use tokio::runtime::Handle;
@@ -50,6 +51,12 @@ async fn expired_records_are_deleted<B: Database>() {
     assert_eq!(store.purge(Purge::default()).await.unwrap(), 101);
     assert_eq!(kept.pay("kept").await.unwrap(), forever);
     assert_eq!((fixture.effects("running"), kept.effects("kept")), (1, 1));
+}
+
+#[test]
+fn a_store_that_drops_records_refuses_an_eternal_one() {
+    let built = Engine::builder(MemoryStore::new()).ttl(FOREVER).build();
+    assert_eq!(built.unwrap_err().kind(), &ErrorKind::InvalidPolicy);
 }
 
 async fn deletes(task: &PurgeTask, records: u64) {
