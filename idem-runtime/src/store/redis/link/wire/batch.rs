@@ -195,73 +195,30 @@ mod tests {
     use super::super::slots::Slots;
     use super::*;
 
-    fn script() -> Arc<BatchScript> {
-        Arc::new(BatchScript {
-            one: "one".to_owned(),
-            many: "many".to_owned(),
-        })
-    }
-
-    /// A lane with these keys, whose arguments are the key and nothing.
-    fn lane(slots: &mut Slots, keys: &[&str]) -> (BatchLane, Vec<SlotId>) {
-        let (script, mut lane) = (script(), BatchLane::default());
-        let push = |key: &&str| {
-            let slot = slots.add();
-            lane.push(
-                slot,
-                &BatchCommand {
-                    script: &script,
-                    key: key.as_bytes(),
-                    arguments: [key.as_bytes(), b""],
-                },
-            );
-            slot
-        };
-        let ids = keys.iter().map(push).collect();
-        (lane, ids)
-    }
-
-    /// The words of all commands in these bytes.
-    fn words(bytes: &[u8]) -> String {
-        let lines = str::from_utf8(bytes).unwrap().split("\r\n");
-        let texts = lines.filter(|line| !line.starts_with('$'));
-        texts.collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn keys_stand_before_arguments_and_one_command_has_a_script_of_its_own() {
-        let (mut lane, _) = lane(&mut Slots::default(), &["a", "bb", "c"]);
-        let mut out = Vec::new();
-        assert_eq!(lane.take(2, &mut out, |_| true), 2);
-        assert_eq!(words(&out), "*9 EVALSHA many 2 a bb a  bb  ");
-        out.clear();
-        assert_eq!(lane.take(2, &mut out, |_| true), 1);
-        assert_eq!(words(&out), "*6 EVALSHA one 1 c c  ");
-        assert_eq!((lane.len(), lane.bytes.len(), lane.begin), (0, 0, 0));
-    }
-
-    #[test]
-    fn commands_without_a_sender_are_left_out_and_a_batch_has_a_bound() {
-        let keys: Vec<_> = (0..3 * MOST).map(|key| key.to_string()).collect();
-        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let (mut lane, ids) = lane(&mut Slots::default(), &keys);
-        let mut out = Vec::new();
-        let is_even = |slot| ids.iter().position(|id| *id == slot).unwrap() % 2 == 0;
-        assert_eq!(lane.take(1_000, &mut out, is_even), MOST);
-        assert_eq!(lane.len(), 3 * MOST - (2 * MOST - 1));
-        out.clear();
-        assert_eq!(lane.take(1_000, &mut out, |_| false), 0);
-        assert_eq!((out.len(), lane.len()), (0, 0));
-    }
-
     #[test]
     fn a_batch_has_no_key_twice() {
-        let (mut lane, _) = lane(&mut Slots::default(), &["a", "b", "a", "a", "c"]);
+        let script = Arc::new(BatchScript {
+            one: "one".to_owned(),
+            many: "many".to_owned(),
+        });
+        let (mut lane, mut slots) = (BatchLane::default(), Slots::default());
+        for key in ["a", "b", "a", "a", "c"] {
+            let (script, key) = (&script, key.as_bytes());
+            let arguments = [key, b""];
+            let command = BatchCommand {
+                script,
+                key,
+                arguments,
+            };
+            lane.push(slots.add(), &command);
+        }
         let mut out = Vec::new();
         let mut taken = || lane.take(MOST, &mut out, |_| true);
         assert_eq!([taken(), taken(), taken(), taken()], [2, 1, 2, 0]);
+        let lines = str::from_utf8(&out).unwrap().split("\r\n");
+        let words: Vec<_> = lines.filter(|line| !line.starts_with('$')).collect();
         assert_eq!(
-            words(&out),
+            words.join(" "),
             "*9 EVALSHA many 2 a b a  b  *6 EVALSHA one 1 a a  *9 EVALSHA many 2 a c a  c  "
         );
     }
@@ -270,15 +227,14 @@ mod tests {
     fn a_command_is_executed_only_where_the_reply_says_so() {
         let ints = |left: &[i64]| Value::Array(left.iter().copied().map(Value::Int).collect());
         let replies = |reply: &Value| [1, 2, 3].map(|at| reply_at(reply, at, 3));
-        let (yes, no) = (Value::Int(1), Value::Int(0));
-        assert_eq!(
-            replies(&Value::Int(1)),
-            [yes.clone(), yes.clone(), yes.clone()]
-        );
-        assert_eq!(replies(&ints(&[2])), [yes.clone(), no.clone(), yes.clone()]);
-        let absent = Value::Int(-1);
-        assert_eq!(replies(&ints(&[1, -3])), [no.clone(), yes.clone(), absent]);
-        assert_eq!(replies(&ints(&[1, 2, 3])), [no.clone(), no.clone(), no]);
+        for (reply, expected) in [
+            (Value::Int(1), [1, 1, 1]),
+            (ints(&[2]), [1, 0, 1]),
+            (ints(&[1, -3]), [0, 1, -1]),
+            (ints(&[1, 2, 3]), [0, 0, 0]),
+        ] {
+            assert_eq!(replies(&reply), expected.map(Value::Int), "{reply:?}");
+        }
         for other in [
             ints(&[]),
             ints(&[0]),
@@ -290,10 +246,8 @@ mod tests {
             Value::Int(0),
             Value::Okay,
         ] {
-            assert_eq!(
-                replies(&other),
-                [other.clone(), other.clone(), other.clone()]
-            );
+            let all = [0; 3].map(|_| other.clone());
+            assert_eq!(replies(&other), all);
         }
     }
 }

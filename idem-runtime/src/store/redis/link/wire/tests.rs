@@ -4,12 +4,12 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{OnceLock, Weak};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, TryLockError, Weak};
 use std::task::Waker;
 
 use redis::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::runtime;
 
 use super::frame::{self, Frame};
@@ -20,15 +20,14 @@ use super::*;
 use crate::store::redis::failure::breaks_connection;
 use crate::store::redis::link::echo::{bulk, poll_once, said, settle, timed_runtime};
 
-mod ends;
+mod peer;
 mod schedules;
 mod sockets;
-mod writes;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 /// Bound of a wait that must end by itself.
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(300);
 
 /// For the tests of both connections.
 impl Wire {
@@ -87,63 +86,79 @@ async fn arrived(server: &mut DuplexStream) -> String {
     String::from_utf8(bytes[..length].to_vec()).unwrap()
 }
 
-/// Takes the complete commands out of these bytes: their words.
-fn take_commands(received: &mut Vec<u8>) -> Vec<Vec<String>> {
-    let text = |word| match word {
-        Value::BulkString(word) => String::from_utf8(word).unwrap(),
-        word => panic!("{word:?}"),
-    };
-    let (mut commands, mut at) = (Vec::new(), 0);
-    while let Frame::Reply(Value::Array(words), length) = frame::first(&received[at..]).unwrap() {
-        commands.push(words.into_iter().map(text).collect());
-        at += length;
-    }
-    received.drain(..at);
-    commands
-}
-
 fn batch_script() -> Arc<BatchScript> {
     let (one, many) = ("one".to_owned(), "many".to_owned());
     Arc::new(BatchScript { one, many })
 }
 
-/// The reply of a script of batches that does not execute each key.
-fn batch_reply(keys: &[String], is_executed: impl Fn(&str) -> bool) -> String {
-    let left = keys.iter().zip(1..).filter(|(key, _)| !is_executed(key));
-    let left: Vec<_> = left.map(|(_, at)| format!(":{at}\r\n")).collect();
-    match (&left[..], keys.len()) {
-        ([], _) => ":1\r\n".to_owned(),
-        (_, 1) => ":0\r\n".to_owned(),
-        _ => format!("*{}\r\n{}", left.len(), left.concat()),
-    }
+/// A fault of the next read or write.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The network has given the server up, which has sent nothing more.
+    Read,
+    /// The server has reset the connection: a socket has that error once.
+    Write,
+    Closed,
+    Panic,
 }
 
-/// `first_of`: the first command of the pair whose second one this is.
-fn assert_executed_once(executed: &[String], first_of: impl Fn(&str) -> Option<String>) {
-    let mut times = HashMap::new();
-    for (at, word) in executed.iter().enumerate() {
-        *times.entry(word).or_insert(0) += 1;
-        if let Some(first) = first_of(word) {
-            assert_eq!(executed[at - 1], first, "a pair is together");
+/// The faults of a socket, whose writes find the lock of its wire free.
+#[derive(Default)]
+struct Socket {
+    fault: Mutex<Option<Fault>>,
+    wire: OnceLock<Weak<Shared>>,
+}
+
+struct Half<T>(T, Arc<Socket>);
+
+fn faulty(stream: DuplexStream) -> (Wire, Arc<Socket>) {
+    let socket = Arc::new(Socket::default());
+    let (read, write) = tokio::io::split(stream);
+    let (read, write) = (
+        Half(read, Arc::clone(&socket)),
+        Half(write, Arc::clone(&socket)),
+    );
+    let wire = Wire::new(read, write, within(LONG));
+    assert!(socket.wire.set(Arc::downgrade(&wire.0)).is_ok());
+    (wire, socket)
+}
+
+impl AsyncRead for Half<ReadHalf<DuplexStream>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.0).poll_read(cx, buffer);
+        match *self.1.fault.lock().unwrap() {
+            Some(Fault::Read) if read.is_pending() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            _ => read,
         }
     }
-    assert!(times.values().all(|times| *times == 1), "executed twice");
 }
 
-/// The written half of a connection, and what happens before a write.
-struct Hooked<F> {
-    half: tokio::io::WriteHalf<DuplexStream>,
-    before: F,
-}
-
-impl<F: FnMut() -> io::Result<()> + Unpin> AsyncWrite for Hooked<F> {
+impl AsyncWrite for Half<WriteHalf<DuplexStream>> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        (self.before)()?;
-        Pin::new(&mut self.half).poll_write(cx, bytes)
+        if let Some(wire) = self.1.wire.get().and_then(Weak::upgrade) {
+            let is_locked = matches!(wire.state.try_lock(), Err(TryLockError::WouldBlock));
+            assert!(!is_locked, "a write has the lock");
+        }
+        let fault = *self.1.fault.lock().unwrap();
+        match fault {
+            Some(Fault::Write) => {
+                *self.1.fault.lock().unwrap() = Some(Fault::Closed);
+                Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+            }
+            Some(Fault::Closed) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Some(Fault::Panic) => panic!("a write"),
+            Some(Fault::Read) | None => Pin::new(&mut self.0).poll_write(cx, bytes),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -155,22 +170,132 @@ impl<F: FnMut() -> io::Result<()> + Unpin> AsyncWrite for Hooked<F> {
     }
 }
 
+/// Commands that a test sends before the task runs, behind a lone one that the server has received.
+struct Burst {
+    wire: Wire,
+    server: DuplexStream,
+    sent: Vec<PendingReplies>,
+}
+
+impl Burst {
+    async fn begin(early_flush: usize) -> Self {
+        let (here, mut server) = tokio::io::duplex(1 << 20);
+        let wire = over(here, LONG);
+        wire.0.lock().early_flush = early_flush;
+        let sent = vec![begin(&wire, "word")];
+        assert_eq!(
+            arrived(&mut server).await,
+            "*2\r\n$4\r\nECHO\r\n$4\r\nword\r\n",
+            "its sender has written it"
+        );
+        Self { wire, server, sent }
+    }
+
+    fn send(&mut self, count: usize) {
+        let sent = (0..count).map(|_| begin(&self.wire, "word"));
+        self.sent.extend(sent);
+    }
+
+    fn send_in_batch(&mut self, count: usize) {
+        let script = batch_script();
+        let send = |key: usize| {
+            let command = BatchCommand {
+                script: &script,
+                key: &key.to_be_bytes(),
+                arguments: [b"", b""],
+            };
+            self.wire.begin_in_batch(&command).unwrap()
+        };
+        self.sent.extend((0..count).map(send));
+    }
+
+    /// Number of queued commands, and of those that have arrived, but for batches.
+    async fn queued_and_arrived(&mut self) -> (usize, usize) {
+        let arrived = arrived(&mut self.server).await.matches("word").count();
+        (self.wire.0.lock().queue.len(), arrived)
+    }
+}
+
+/// Queues commands, and takes the output if their sender flushes them.
+fn begin_write(shared: &Shared) -> Option<Output> {
+    let mut state = shared.lock();
+    for _ in 0..EARLY_FLUSH {
+        let slot = state.slots.add();
+        let ping = |out: &mut Vec<u8>| out.extend(b"*1\r\n$4\r\nPING\r\n");
+        state.queue.push(slot, 1, true, ping);
+    }
+    state.flush_early(shared)
+}
+
 #[tokio::test]
-async fn a_lone_command_is_written_by_its_sender() {
-    let (here, mut server) = tokio::io::duplex(1 << 16);
-    let wire = over(here, LONG);
-    let _one = begin(&wire, "one");
-    assert_eq!(
-        arrived(&mut server).await,
-        "*2\r\n$4\r\nECHO\r\n$3\r\none\r\n"
-    );
-    // The next ones wait for the task, and for each other.
-    let _two = begin(&wire, "two");
-    let _three = begin(&wire, "three");
-    assert_eq!(wire.0.lock().queue.len(), 2);
+async fn a_sender_writes_a_queue_that_is_long_beside_what_is_in_flight() {
+    let mut burst = Burst::begin(EARLY_FLUSH).await;
+    for due in [4, 4, 4, 6, 9, 14, 21, 31] {
+        burst.send(due - 1);
+        assert_eq!(burst.queued_and_arrived().await, (due - 1, 0));
+        burst.send(1);
+        assert_eq!(burst.queued_and_arrived().await, (0, due));
+        assert_eq!(burst.wire.0.lock().last_batch, due);
+    }
+    // The others are the task's, and so are batches, which cost the server less when they are larger.
+    burst.send(5);
+    assert_eq!(burst.queued_and_arrived().await, (5, 0));
     settle().await;
-    let arrived = arrived(&mut server).await;
-    assert!(arrived.contains("two") && arrived.contains("three"));
+    assert_eq!(burst.queued_and_arrived().await, (0, 5));
+    let mut burst = Burst::begin(EARLY_FLUSH).await;
+    burst.send_in_batch(10);
+    burst.send(3);
+    assert_eq!(burst.queued_and_arrived().await, (13, 0));
+    burst.send(1);
+    assert_eq!(burst.queued_and_arrived().await, (10, 4));
+    // On a single processor all are.
+    let mut burst = Burst::begin(usize::MAX).await;
+    burst.send(108);
+    assert_eq!(burst.queued_and_arrived().await, (108, 0));
+}
+
+#[tokio::test]
+async fn a_sender_flushes_no_claim_into_the_last_places() {
+    let mut burst = Burst::begin(EARLY_FLUSH).await;
+    burst.send(2 * MAX_IN_FLIGHT);
+    assert!(burst.wire.0.lock().in_flight.len() < MAX_IN_FLIGHT);
+    let mut burst = Burst::begin(EARLY_FLUSH).await;
+    burst.send_in_batch(MAX_IN_FLIGHT - EARLY_FLUSH);
+    burst.send(EARLY_FLUSH);
+    assert_eq!(burst.queued_and_arrived().await.1, 0);
+}
+
+/// The thread of a sender is interrupted when it writes, until the task has run. Another one then writes too early for the
+/// task: before its next turn, or between its wake and the turn after.
+#[tokio::test]
+async fn senders_do_not_keep_the_task_from_the_output() {
+    for is_spawned in [false, true] {
+        let mut burst = Burst::begin(EARLY_FLUSH).await;
+        burst.send_in_batch(1);
+        let output = begin_write(&burst.wire.0).expect("it is due");
+        settle().await;
+        burst.wire.0.write(output);
+        let shared = Arc::clone(&burst.wire.0);
+        let writes = async move {
+            if let Some(output) = begin_write(&shared) {
+                settle().await;
+                shared.write(output);
+            }
+        };
+        if is_spawned {
+            tokio::spawn(writes).await.unwrap();
+        } else {
+            writes.await;
+        }
+        settle().await;
+        assert_eq!(burst.wire.0.lock().queue.len(), 0);
+        let received = arrived(&mut burst.server).await;
+        let (before, _) = received.split_once("one").expect("the completion");
+        assert_eq!(before.matches("PING").count(), EARLY_FLUSH);
+        burst.send(EARLY_FLUSH + 1);
+        let queued = burst.queued_and_arrived().await;
+        assert_eq!(queued, (0, EARLY_FLUSH + 1), "a sender flushes again");
+    }
 }
 
 /// Claims that arrive while no reply does, after a flush that has left none.
@@ -186,24 +311,6 @@ async fn claims_behind_a_silent_server_are_a_crowd() {
     claims.push(claim(MAX_IN_FLIGHT));
     settle().await;
     assert!(wire.crowded(&hurried).is_some());
-}
-
-#[tokio::test]
-async fn a_reply_that_is_late_is_an_error_and_is_given_to_no_other() {
-    let (here, mut server) = tokio::io::duplex(1 << 16);
-    let wire = over(here, Duration::from_millis(20));
-    let (one, two) = (begin(&wire, "one"), begin(&wire, "two"));
-    for late in [one, two] {
-        assert!(first_of(late).await.unwrap_err().is_timeout());
-    }
-    // The replies come after all, and then that of another command.
-    wire.0.lock().response = LONG;
-    let three = begin(&wire, "three");
-    settle().await;
-    let replies = b"$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n";
-    server.write_all(replies).await.unwrap();
-    assert_eq!(first_of(three).await.unwrap(), bulk("three"));
-    assert_eq!(wire.0.lock().slots.used(), 0);
 }
 
 #[tokio::test]
@@ -256,29 +363,6 @@ async fn a_clock_of_a_test_does_not_keep_the_task_busy() {
     assert_eq!(first_of(one).await.unwrap(), bulk("one"));
 }
 
-/// All replies arrive at once, and none wakes the task again.
-#[tokio::test]
-async fn commands_behind_many_whose_senders_have_left_are_sent() {
-    let (here, mut server) = tokio::io::duplex(1 << 20);
-    let wire = over(here, LONG);
-    let claim = |word| wire.begin(&said(word), None, true).unwrap();
-    let mut claims: Vec<_> = (0..MAX_IN_FLIGHT).map(|_| claim("sent")).collect();
-    until(|| wire.0.lock().in_flight.len() == MAX_IN_FLIGHT).await;
-    claims.extend((0..MAX_IN_FLIGHT).map(|_| claim("left")));
-    let last = claim("last");
-    claims.truncate(MAX_IN_FLIGHT);
-    let replies = "$4\r\nsent\r\n".repeat(MAX_IN_FLIGHT);
-    server.write_all(replies.as_bytes()).await.unwrap();
-    for claim in claims {
-        assert_eq!(first_of(claim).await.unwrap(), bulk("sent"));
-    }
-    settle().await;
-    assert_eq!(wire.0.lock().queue.len(), 0);
-    server.write_all(b"$4\r\nlast\r\n").await.unwrap();
-    assert_eq!(first_of(last).await.unwrap(), bulk("last"));
-    assert_eq!(wire.0.lock().slots.used(), 0);
-}
-
 /// Nothing more can be sent on a connection whose commands in flight all had no reply.
 #[tokio::test]
 async fn commands_without_replies_do_not_hold_up_the_queue_for_ever() {
@@ -326,57 +410,45 @@ async fn written_bytes_are_dropped_while_others_are_not_written() {
 /// The runtime that connected exists and is not driven, as between two calls of `block_on`.
 #[test]
 fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
+    let limit = Duration::from_millis(200);
     let stalled = timed_runtime();
     let (wire, mut server) = stalled.block_on(async {
         let (here, there) = tokio::io::duplex(1 << 16);
-        (over(here, Duration::from_millis(20)), there)
+        (over(here, limit), there)
     });
     wire.0.lock().early_flush = EARLY_FLUSH;
     timed_runtime().block_on(async {
         let words = [["lone"; 1].as_slice(), &["queued"; 2 * EARLY_FLUSH]].concat();
-        let sent: Vec<_> = words.iter().map(|word| begin(&wire, word)).collect();
-        for pending in sent {
-            let late = tokio::time::timeout(BOUND, first_of(pending)).await;
-            assert!(late.expect("it has a time limit").unwrap_err().is_timeout());
+        let mut sent: Vec<_> = words.iter().map(|word| begin(&wire, word)).collect();
+        for pending in &mut sent {
+            assert!(poll_once(Pin::new(&mut *pending)).await.is_none());
+            assert!(pending.waited().is_some(), "no reply has arrived");
         }
+        let last = sent.pop().expect("it is queued");
+        for pending in &mut sent {
+            let late = tokio::time::timeout(BOUND, &mut *pending).await;
+            let late = late
+                .expect("it has a time limit")
+                .map(|replies| replies.first);
+            assert!(late.unwrap_err().is_timeout());
+            assert_eq!(pending.waited(), None, "it has its error");
+        }
+        // Its sender may leave before the time limit.
+        let waited = last.waited().expect("no reply has arrived");
+        assert!(waited >= limit / 2, "{waited:?}");
         // No further one can be executed while no reply is read.
         let arrived = arrived(&mut server).await;
         assert!(arrived.contains("lone") && !arrived.contains("queued"));
-    });
-    drop(server);
-    // The senders left no place behind.
-    stalled.block_on(settle());
-    assert_eq!(wire.0.lock().slots.used(), 0);
-}
-
-/// Commands behind a task that does not run. Some senders wait for the time limit, others leave before it.
-#[test]
-fn a_sender_knows_how_long_a_stalled_runtime_took() {
-    let limit = Duration::from_secs(1);
-    let stalled = timed_runtime();
-    let (wire, _server) = stalled.block_on(async {
-        let (here, there) = tokio::io::duplex(1 << 16);
-        (over(here, limit), there)
-    });
-    timed_runtime().block_on(async {
-        let mut lone = begin(&wire, "lone");
-        let mut queued = begin(&wire, "queued");
-        for pending in [&mut lone, &mut queued] {
-            assert!(poll_once(Pin::new(&mut *pending)).await.is_none());
-            let waited = pending.waited().expect("no reply has arrived");
-            assert!(waited < limit);
-        }
-        let late = (&mut lone).await.map(|replies| replies.first);
-        assert!(late.unwrap_err().is_timeout());
-        assert_eq!(lone.waited(), None, "it has its error");
-        let waited = queued.waited().expect("no reply has arrived");
-        assert!(waited >= limit / 2, "{waited:?}");
     });
     // A task that runs has the time limit.
     let queued = begin(&wire, "queued");
     assert_eq!(queued.waited(), None);
     stalled.block_on(settle());
     assert!(queued.waited().is_some(), "it is in flight");
+    drop((queued, server));
+    // The senders left no place behind.
+    stalled.block_on(settle());
+    assert_eq!(wire.0.lock().slots.used(), 0);
 }
 
 /// A server whose reply is a text of zeros, and then another one; and the most room that a read of it had.

@@ -5,49 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn reply(bytes: &[u8]) -> Value {
-    match first(bytes) {
-        Ok(Frame::Reply(value, length)) => {
-            assert_eq!(length, bytes.len());
-            value
-        }
-        other => panic!("{other:?} of {}", bytes.escape_ascii()),
-    }
-}
-
 #[test]
-fn the_shapes_of_the_commands_are_read() {
-    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-    for (bytes, value) in [
-        ("$-1\r\n", Value::Nil),
-        ("_\r\n", Value::Nil),
-        ("*-1\r\n", Value::Nil),
-        ("+OK\r\n", Value::Okay),
-        (":-9223372036854775808\r\n", Value::Int(i64::MIN)),
-        (":+7\r\n", Value::Int(7)),
-        ("$0\r\n\r\n", text("")),
-        ("$4\r\na\r\nb\r\n", text("a\r\nb")),
-        ("+PONG\r\n", Value::SimpleString("PONG".to_owned())),
-        ("*0\r\n", Value::Array(Vec::new())),
-        (
-            "*3\r\n$1\r\nC\r\n:5\r\n$-1\r\n",
-            Value::Array(vec![text("C"), Value::Int(5), Value::Nil]),
-        ),
-        ("#t\r\n", Value::Boolean(true)),
-        (",1.5\r\n", Value::Double(1.5)),
-        (
-            "%1\r\n$1\r\na\r\n:1\r\n",
-            Value::Map(vec![(text("a"), Value::Int(1))]),
-        ),
-    ] {
-        assert_eq!(reply(bytes.as_bytes()), value, "{bytes:?}");
-    }
-    let error = reply(b"-WRONGPASS invalid username-password pair\r\n").extract_error();
-    assert_eq!(error.unwrap_err().code(), Some("WRONGPASS"));
-    assert_eq!(
-        first(b">2\r\n$1\r\na\r\n:1\r\nrest").unwrap(),
-        Frame::Push(15)
-    );
+fn a_push_replies_to_no_command() {
+    let push = first(b">2\r\n$1\r\na\r\n:1\r\nrest");
+    assert_eq!(push.unwrap(), Frame::Push(15));
 }
 
 #[test]
@@ -98,6 +59,8 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         line('+'),
         "[A-Z]{1,9}( [ -~]{0,20})?".prop_map(|text| format!("-{text}\r\n").into_bytes()),
         any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+        Just(format!(":{}\r\n", i64::MIN).into_bytes()),
+        Just(b":+7\r\n".to_vec()),
         any::<bool>().prop_map(|bit| format!("#{}\r\n", if bit { 't' } else { 'f' }).into()),
         any::<i32>().prop_map(|number| format!(",{number}.5\r\n").into_bytes()),
         "-?(inf|[0-9]{1,18}([.][0-9]{1,9})?(e-?[0-9]{1,3})?)"

@@ -1,16 +1,23 @@
-//! Random schedules of senders, a server and the task: each reply reaches its own sender or none.
+//! Random schedules of senders, a server and the task, and each way to end: the fate of every command.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::peer::{Kind, Peer, Sender};
 use super::*;
+
+/// Turns of the task after which it has nothing to do.
+const TURNS: usize = 100_000;
 
 #[derive(Clone, Debug)]
 enum Step {
     /// Senders begin this many commands.
-    Send(usize, CommandKind, bool),
-    Leave(Index),
+    Send(usize, Kind, bool),
+    /// This many senders leave, from this one on.
+    Leave(Index, usize),
     /// Commands in flight reach their time limit.
     Expire,
     /// The task runs this many times.
@@ -22,29 +29,50 @@ enum Step {
     Serve(usize),
     /// The server sends a message that replies to no command.
     Push,
-    Close,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum CommandKind {
-    One,
-    Pair,
-    InBatch,
+enum End {
+    Never,
+    /// The owner closes the connection.
+    Close,
+    /// The server closes it, after any byte.
+    Cut,
+    /// The server sends so many bytes of these words, and closes it unless they are complete.
+    Says(usize, usize),
+    Fault(Fault),
+    /// The words of a command panic.
+    Command,
 }
 
+/// What ends a connection, though the server does not close it, and the reason in its error.
+const WORDS: [(&[u8], &str); 9] = [
+    // They reply to no command.
+    (b"$1\r\nx\r\n", "a reply to no command"),
+    (b"-LOADING Redis is loading\r\n", "Redis is loading"),
+    (b"-NOAUTH No password\r\n", "No password"),
+    (
+        b"-ERR max number of clients reached\r\n",
+        "of clients reached",
+    ),
+    // No frames, or such that the client library refuses.
+    (b"HTTP/1.1 400 Bad Request\r\n", "protocol of Redis"),
+    (b"#x\r\n", "Parse error"),
+    (b",abc\r\n", "Parse error"),
+    (b"-ERR \xff\r\n", "Parse error"),
+    (b"=3\r\nabc\r\n", "Parse error"),
+];
+/// Number of those that are replies.
+const REPLIES: usize = 4;
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let kind = || {
-        prop_oneof![
-            Just(CommandKind::One),
-            Just(CommandKind::Pair),
-            Just(CommandKind::InBatch)
-        ]
-    };
+    let kind = || prop_oneof![Just(Kind::One), Just(Kind::Pair), Just(Kind::InBatch)];
     let send = |(count, kind, claims)| Step::Send(count, kind, claims);
     let step = prop_oneof![
         8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
         1 => (300_usize..700, kind(), any::<bool>()).prop_map(send),
-        6 => any::<Index>().prop_map(Step::Leave),
+        6 => any::<Index>().prop_map(|at| Step::Leave(at, 1)),
+        1 => (any::<Index>(), 1_usize..700).prop_map(|(at, count)| Step::Leave(at, count)),
         1 => Just(Step::Expire),
         8 => (1_usize..4).prop_map(Step::Run),
         3 => Just(Step::BeginWrite),
@@ -53,240 +81,118 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (1_000_usize..300_000).prop_map(Step::Serve),
         1 => Just(Step::Push),
     ];
-    (
-        vec(step, 1..80),
-        proptest::option::weighted(0.2, Just(Step::Close)),
-    )
-        .prop_map(|(steps, close)| steps.into_iter().chain(close).collect())
+    vec(step, 1..80)
 }
 
-/// The reply to a command, and its bytes.
-fn reply_to(word: &str) -> (Value, Vec<u8>) {
-    let number = number(word);
-    let bytes = match number % 6 {
-        0 => format!("-ERR {word}\r\n"),
-        1 => format!("*3\r\n$1\r\nC\r\n:{number}\r\n*2\r\n$-1\r\n+{word}\r\n"),
-        2 => format!(":{number}\r\n"),
-        3 => format!("%1\r\n+{word}\r\n_\r\n"),
-        _ => {
-            let long = if number % 35 == 4 { 3_000 } else { 1 };
-            let text = format!("{word}\r\n").repeat(long);
-            format!("${}\r\n{text}\r\n", text.len())
-        }
-    };
-    let value = redis::parse_redis_value(bytes.as_bytes()).unwrap();
-    (value, bytes.into_bytes())
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![
+        6 => Just(End::Never),
+        2 => Just(End::Close),
+        2 => Just(End::Cut),
+        2 => (0..WORDS.len(), 0_usize..50).prop_map(|(words, cut)| End::Says(words, cut)),
+        3 => prop_oneof![Just(Fault::Read), Just(Fault::Write), Just(Fault::Panic)].prop_map(End::Fault),
+        1 => Just(End::Command),
+    ]
 }
 
-fn number(word: &str) -> usize {
-    word.split('/').next().unwrap().parse().unwrap()
-}
-
-fn script_of(count: usize) -> &'static str {
-    if count == 1 { "one" } else { "many" }
-}
-
-fn arguments_of(key: &str) -> [String; 2] {
-    ["a", "b"].map(|argument| argument.repeat(number(key) % 40))
-}
-
-/// Whether the script of batches executes the command.
-fn is_executed(key: &str) -> bool {
-    !number(key).is_multiple_of(4)
-}
-
-/// A server that executes one command after the other.
+/// A peer at the other end of a stream, until it closes that.
 struct Server {
-    stream: DuplexStream,
-    received: Vec<u8>,
-    /// The words of the commands.
-    executed: Vec<String>,
-    /// Those of batches that the server refused.
-    refused: Vec<String>,
+    stream: Option<DuplexStream>,
+    peer: Peer,
     unsent: Vec<u8>,
+    /// Bytes of replies that were sent.
+    written: usize,
 }
 
 impl Server {
-    fn on(stream: DuplexStream) -> Self {
-        Self {
-            stream,
-            received: Vec::new(),
-            executed: Vec::new(),
-            refused: Vec::new(),
-            unsent: Vec::new(),
-        }
-    }
-
-    /// Executes a batch: its keys, then two arguments of each.
-    fn execute(&mut self, words: &[String]) {
-        let (keys, arguments) = words.split_at(words.len() / 3);
-        for (key, arguments) in keys.iter().zip(arguments.chunks_exact(2)) {
-            assert_eq!(arguments, arguments_of(key));
-        }
-        self.executed.extend_from_slice(keys);
-        if number(&keys[0]) % 11 == 5 {
-            self.refused.extend_from_slice(keys);
-            self.unsent.extend(b"-NOSCRIPT none\r\n");
+    async fn serve(&mut self, most: usize) {
+        let Some(stream) = &mut self.stream else {
             return;
-        }
-        self.unsent.extend(batch_reply(keys, is_executed).bytes());
-    }
-
-    async fn serve(&mut self, mut most: usize) {
-        let mut bytes = [0; 4_096];
-        while let Some(read) = poll_once(pin!(self.stream.read(&mut bytes))).await {
-            match read {
-                Ok(read) if read > 0 => self.received.extend(&bytes[..read]),
-                _ => break,
-            }
-        }
-        for words in take_commands(&mut self.received) {
-            match &words[..] {
-                [_, word] => {
-                    self.unsent.extend(reply_to(word).1);
-                    self.executed.push(word.clone());
-                }
-                [_, script, count, words @ ..] => {
-                    let count = count.parse().unwrap();
-                    assert_eq!((&**script, words.len()), (script_of(count), 3 * count));
-                    self.execute(words);
-                }
-                _ => panic!("{words:?}"),
-            }
-        }
-        while most > 0 && !self.unsent.is_empty() {
-            let part = &self.unsent[..most.min(self.unsent.len())];
-            match poll_once(pin!(self.stream.write(part))).await {
-                Some(Ok(written)) => {
-                    self.unsent.drain(..written);
-                    most -= written;
-                }
-                _ => break,
-            }
-        }
-    }
-}
-
-struct Sender {
-    words: Vec<String>,
-    replies: PendingReplies,
-    /// It is polled during the schedule, and not only at its end.
-    is_polled: bool,
-    /// Its time limit may have ended.
-    may_fail: bool,
-}
-
-impl Sender {
-    /// Sends a command or two, with words that begin with this number and the next one.
-    fn begin(wire: &Wire, number: usize, kind: CommandKind, claims: bool) -> Self {
-        let words = match kind {
-            CommandKind::One => vec![format!("{number}/0")],
-            CommandKind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
-            CommandKind::InBatch => vec![format!("{number}/batch")],
         };
-        let replies = if let CommandKind::InBatch = kind {
-            let [first, second] = arguments_of(&words[0]);
-            wire.begin_in_batch(&BatchCommand {
-                script: &batch_script(),
-                key: words[0].as_bytes(),
-                arguments: [first.as_bytes(), second.as_bytes()],
-            })
-        } else {
-            let second = words.get(1).map(|word| said(word));
-            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
-            wire.begin(&said(&words[0]), second, claims)
+        let mut bytes = [0; 4_096];
+        while let Some(Ok(read @ 1..)) = poll_once(pin!(stream.read(&mut bytes))).await {
+            let replies = self.peer.receive(&bytes[..read]);
+            self.unsent.extend(replies.concat());
+        }
+        self.written += self.write(most).await;
+    }
+
+    /// Writes so many bytes, or as many as there is room for.
+    async fn write(&mut self, most: usize) -> usize {
+        let (mut all, most) = (0, most.min(self.unsent.len()));
+        while let Some(stream) = &mut self.stream
+            && all < most
+            && let Some(Ok(written)) =
+                poll_once(pin!(stream.write(&self.unsent[..most - all]))).await
+        {
+            self.unsent.drain(..written);
+            all += written;
+        }
+        all
+    }
+}
+
+struct Schedule {
+    wire: Wire,
+    socket: Arc<Socket>,
+    server: Server,
+    /// That of a server that closes nothing and sends nothing more.
+    open: Option<DuplexStream>,
+    senders: Vec<Sender>,
+    /// Number of commands.
+    sent: usize,
+    /// That of a sender that writes.
+    output: Option<Output>,
+    has_ended: bool,
+}
+
+impl Schedule {
+    fn new(buffer: usize, early_flush: usize) -> Self {
+        let (here, there) = tokio::io::duplex(buffer);
+        let (wire, socket) = faulty(here);
+        wire.0.lock().early_flush = early_flush;
+        let server = Server {
+            stream: Some(there),
+            peer: Peer::default(),
+            unsent: Vec::new(),
+            written: 0,
         };
         Self {
-            is_polled: number.is_multiple_of(3),
-            words,
-            replies: replies.unwrap(),
-            may_fail: false,
+            wire,
+            socket,
+            server,
+            open: None,
+            senders: Vec::new(),
+            sent: 0,
+            output: None,
+            has_ended: false,
         }
     }
 
-    fn check(&self, replies: RedisResult<Replies>, server: &Server) {
-        let word = &self.words[0];
-        match replies {
-            Ok(replies) if word.ends_with("/batch") => match replies.first {
-                Value::ServerError(_) => assert!(server.refused.contains(word)),
-                reply => {
-                    assert!(!server.refused.contains(word));
-                    assert_eq!(reply, Value::Int(is_executed(word).into()), "of {word}");
-                }
-            },
-            Ok(replies) => {
-                let replies = [replies.first].into_iter().chain(replies.second);
-                let words = self.words.iter().map(|word| reply_to(word).0);
-                assert!(replies.eq(words), "of {:?}", self.words);
-            }
-            Err(error) => assert!(self.may_fail, "{error} of {:?}", self.words),
-        }
-    }
-}
-
-fn may_fail(senders: &mut [Sender]) {
-    for sender in senders {
-        sender.may_fail = true;
-    }
-}
-
-/// Awaits all senders: nothing but the wakes of the wire let its task run.
-async fn check_all(senders: Vec<Sender>, server: &mut Server) {
-    let delivered = async {
-        let mut delivered = Vec::new();
-        for mut sender in senders {
-            let replies = (&mut sender.replies).await;
-            delivered.push((sender, replies));
-        }
-        delivered
-    };
-    let replying = async {
-        loop {
-            server.serve(usize::MAX).await;
-            tokio::task::yield_now().await;
-        }
-    };
-    let ended = tokio::time::timeout(BOUND, async {
-        tokio::select! {
-            delivered = delivered => delivered,
-            () = replying => unreachable!("it never ends"),
-        }
-    });
-    let delivered = ended.await.expect("a sender waits for ever");
-    for (sender, replies) in delivered {
-        sender.check(replies, server);
-    }
-}
-
-async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
-    let (here, there) = tokio::io::duplex(buffer);
-    let wire = over(here, LONG);
-    wire.0.lock().early_flush = early_flush;
-    let mut server = Server::on(there);
-    let (mut senders, mut sent) = (Vec::new(), 0);
-    let mut closed = false;
-    let mut output = None;
-    for step in steps {
+    async fn step(&mut self, step: Step) {
+        let shared = &self.wire.0;
         match step {
             Step::Send(count, kind, claims) => {
                 for _ in 0..count {
-                    let sender = Sender::begin(&wire, sent, kind, claims);
-                    sent += sender.words.len();
-                    senders.push(sender);
+                    let sender = Sender::begin(&self.wire, self.sent, kind, claims).unwrap();
+                    self.sent += sender.words.len();
+                    self.senders.push(sender);
                 }
             }
-            Step::Leave(at) if !senders.is_empty() => {
-                senders.swap_remove(at.index(senders.len()));
+            Step::Leave(at, count) if !self.senders.is_empty() => {
+                let first = at.index(self.senders.len());
+                let last = self.senders.len().min(first + count);
+                self.senders.drain(first..last);
             }
             Step::Expire => {
                 let mut wakers = Wakers::default();
-                let mut state = wire.0.lock();
+                let mut state = shared.lock();
                 // With all places taken by such commands the connection would end.
                 if state.in_flight.len() < MAX_IN_FLIGHT {
                     state.expire(Instant::now() + 2 * LONG, &mut wakers);
-                    may_fail(&mut senders);
+                    drop(state);
+                    self.excuse_all();
                 }
-                drop(state);
             }
             Step::Run(times) => {
                 for _ in 0..times {
@@ -294,73 +200,246 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
                 }
             }
             Step::BeginWrite => {
-                let mut state = wire.0.lock();
-                output = output.or_else(|| state.output.take());
-                if let Some(output) = &mut output
+                let mut state = shared.lock();
+                self.output = self.output.take().or_else(|| state.output.take());
+                if let Some(output) = &mut self.output
                     && output.is_empty()
                 {
-                    state.flush_singles(&mut output.bytes, &wire.0, Instant::now());
+                    state.flush_singles(&mut output.bytes, shared, Instant::now());
                 }
             }
-            Step::EndWrite => {
-                if let Some(output) = output.take() {
-                    wire.0.write(output);
-                }
-            }
-            Step::Serve(bytes) => server.serve(bytes).await,
+            Step::EndWrite => self.end_write(),
+            Step::Serve(bytes) => self.serve(bytes).await,
             // Between two replies only.
-            Step::Push if server.unsent.is_empty() => server.unsent.extend(b">2\r\n+a\r\n:1\r\n"),
-            Step::Leave(_) | Step::Push => {}
-            Step::Close => {
-                wire.close();
-                closed = true;
-                may_fail(&mut senders);
+            Step::Push if self.server.unsent.is_empty() => {
+                self.server.unsent.extend(self.server.peer.push());
             }
+            Step::Leave(..) | Step::Push => {}
         }
-        let mut at = 0;
-        while at < senders.len() {
-            let sender = &mut senders[at];
-            if sender.is_polled
-                && let Some(replies) = poll_once(Pin::new(&mut sender.replies)).await
-            {
-                senders.swap_remove(at).check(replies, &server);
+        assert!(self.wire.0.lock().in_flight.len() <= MAX_IN_FLIGHT);
+        self.poll_some().await;
+    }
+
+    async fn poll_some(&mut self) {
+        for mut sender in mem::take(&mut self.senders) {
+            let replies = if sender.is_polled() {
+                poll_once(Pin::new(&mut sender.replies)).await
             } else {
-                at += 1;
+                None
+            };
+            match replies {
+                Some(replies) => self.check(&sender, replies),
+                None => self.senders.push(sender),
             }
         }
     }
-    if let Some(output) = output {
-        wire.0.write(output);
+
+    /// A sender has its own replies; an error only if these have not arrived before the connection ended.
+    fn check(&self, sender: &Sender, replies: RedisResult<Replies>) {
+        let (peer, written) = (&self.server.peer, self.server.written);
+        let is_lost = self.has_ended && !peer.has_replied(sender, written);
+        sender.check(replies, peer, sender.may_fail || is_lost);
     }
-    check_all(senders, &mut server).await;
-    // The replies to senders that have left.
-    let start = Instant::now();
-    while !wire.0.lock().in_flight.is_empty() || !server.unsent.is_empty() && !closed {
-        assert!(start.elapsed() < BOUND, "the task has stopped");
-        server.serve(usize::MAX).await;
+
+    /// Lets the server go on, unless the connection has ended, and nothing reads its replies.
+    async fn serve(&mut self, most: usize) {
+        if self.output.is_some() || self.wire.0.lock().output.is_some() {
+            self.server.serve(most).await;
+        }
+    }
+
+    fn excuse_all(&mut self) {
+        for sender in &mut self.senders {
+            sender.may_fail = true;
+        }
+    }
+
+    fn end_write(&mut self) {
+        if let Some(output) = self.output.take() {
+            self.wire.0.write(output);
+        }
+    }
+
+    /// Ends the connection. The reason in its error.
+    async fn end(&mut self, end: End) -> &'static str {
+        if let End::Never = end {
+            return "";
+        }
+        self.has_ended = true;
+        match end {
+            End::Never => "",
+            End::Close => {
+                self.wire.close();
+                ""
+            }
+            End::Cut => {
+                self.server.stream = None;
+                ""
+            }
+            End::Says(words, cut) => {
+                let (bytes, reason) = WORDS[words];
+                let cut = cut.min(bytes.len());
+                self.end_write();
+                if words < REPLIES {
+                    // Every command has its own, or the words would be its reply.
+                    self.deliver().await;
+                }
+                self.server.unsent.extend(&bytes[..cut]);
+                let mut turns = 0..TURNS;
+                while !self.server.unsent.is_empty() {
+                    assert!(turns.next().is_some(), "the task does not read");
+                    self.server.written += self.server.write(usize::MAX).await;
+                    tokio::task::yield_now().await;
+                }
+                let stream = self.server.stream.take();
+                if cut < bytes.len() {
+                    return "";
+                }
+                self.open = stream;
+                reason
+            }
+            End::Fault(fault) => {
+                // A panic of a writing sender takes place within `Wire::begin`.
+                self.end_write();
+                *self.socket.fault.lock().unwrap() = Some(fault);
+                if let Fault::Read = fault {
+                    let driver = self.wire.0.lock().driver.clone();
+                    driver.inspect(Waker::wake_by_ref);
+                    return "timed out";
+                }
+                if let Fault::Panic = fault {
+                    self.excuse_all();
+                }
+                // There is something to write.
+                let begin = || Sender::begin(&self.wire, self.sent, Kind::One, false);
+                if let Ok(Ok(mut sender)) = catch_unwind(AssertUnwindSafe(begin)) {
+                    sender.may_fail = true;
+                    self.senders.push(sender);
+                }
+                if let Fault::Write = fault {
+                    "reset"
+                } else {
+                    ""
+                }
+            }
+            End::Command => {
+                let panics = |words: &mut Words<'_>| {
+                    words.command(&[&[b"ECHO"]]);
+                    panic!("a command");
+                };
+                let begin = || self.wire.begin(&panics, None, false).is_ok();
+                assert!(catch_unwind(AssertUnwindSafe(begin)).is_err());
+                self.excuse_all();
+                "panicked"
+            }
+        }
+    }
+
+    /// Awaits all senders: nothing but the wakes of the wire let its task run.
+    async fn deliver(&mut self) {
+        let mut delivered = Vec::new();
+        let mut senders = mem::take(&mut self.senders).into_iter();
+        {
+            let mut delivering = pin!(async {
+                for mut sender in &mut senders {
+                    let replies = (&mut sender.replies).await;
+                    delivered.push((sender, replies));
+                }
+            });
+            let mut turns = 0..TURNS;
+            while poll_once(delivering.as_mut()).await.is_none() {
+                assert!(turns.next().is_some(), "a sender waits for ever");
+                self.serve(usize::MAX).await;
+                tokio::task::yield_now().await;
+            }
+        }
+        for (sender, replies) in delivered {
+            self.check(&sender, replies);
+        }
+        // The replies to senders that have left.
+        let mut turns = 0..TURNS;
+        while !self.wire.0.lock().in_flight.is_empty() {
+            assert!(turns.next().is_some(), "the task has stopped");
+            self.server.serve(usize::MAX).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// All places are free, and the task ends with the connection.
+    async fn finish(mut self, reason: &str) {
+        self.end_write();
+        self.deliver().await;
+        settle().await;
+        if self.has_ended {
+            assert_ended(&self.wire, reason);
+        }
+        {
+            let state = self.wire.0.lock();
+            assert_eq!(state.slots.used(), 0);
+            assert_eq!((state.in_flight.len(), state.queue.len()), (0, 0));
+            assert_eq!(state.output.is_none(), self.has_ended);
+            assert!(state.output.as_ref().is_none_or(Output::is_empty));
+        }
+        let shared = Arc::clone(&self.wire.0);
+        drop(self.wire);
+        settle().await;
+        assert_eq!(Arc::strong_count(&shared), 1, "the task has not ended");
+    }
+}
+
+/// Every further command has an error that breaks the connection and has the reason, also after the owner has closed it:
+/// only then does the owner connect again.
+fn assert_ended(wire: &Wire, reason: &str) {
+    for _ in 0..2 {
+        let error = wire.begin(&said("late"), None, false).err().unwrap();
+        assert!(breaks_connection(&error), "{error}");
+        assert!(error.to_string().contains(reason), "{reason}: {error}");
+        assert!(
+            error.is_connection_dropped() || !reason.is_empty(),
+            "{error}"
+        );
+        wire.close();
+    }
+}
+
+async fn run(steps: Vec<Step>, end: End, buffer: usize, early_flush: usize) {
+    let mut schedule = Schedule::new(buffer, early_flush);
+    for step in steps {
+        schedule.step(step).await;
+    }
+    let reason = schedule.end(end).await;
+    // A sender may end its write, or leave, once the task has found the end.
+    for _ in 0..schedule.sent % 4 {
         tokio::task::yield_now().await;
     }
-    settle().await;
-    let state = wire.0.lock();
-    assert_eq!(state.slots.used(), 0);
-    assert_eq!((state.in_flight.len(), state.queue.len()), (0, 0));
-    assert_eq!(state.output.is_none(), closed);
-    assert!(state.output.as_ref().is_none_or(Output::is_empty));
-    drop(state);
-    assert_executed_once(&server.executed, |word| {
-        let number: usize = word.strip_suffix("/1")?.parse().unwrap();
-        Some(format!("{}/0", number - 1))
-    });
+    schedule.finish(reason).await;
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, max_shrink_iters: 20, ..ProptestConfig::default() })]
     #[test]
     fn each_reply_reaches_its_own_sender_or_none(
         steps in steps(),
-        buffer in prop_oneof![Just(64_usize), Just(1_024), Just(1 << 20)],
+        end in end(),
+        buffer in prop_oneof![Just(64_usize), Just(1_024), Just(1 << 17)],
         early_flush in prop_oneof![Just(EARLY_FLUSH), Just(usize::MAX)],
     ) {
-        timed_runtime().block_on(run(steps, buffer, early_flush));
+        timed_runtime().block_on(run(steps, end, buffer, early_flush));
+    }
+}
+
+/// Commands alone, in a pair and in a batch, whose replies are cut, and the words of a server after them.
+#[test]
+fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
+    let cuts = (0..80).map(|cut| (cut, End::Cut));
+    let says = (0..WORDS.len()).flat_map(|words| {
+        let length = WORDS[words].0.len();
+        (0..=length).map(move |cut| (0, End::Says(words, cut)))
+    });
+    for (cut, end) in cuts.chain(says) {
+        let send = |count, kind| Step::Send(count, kind, false);
+        let mut steps = vec![send(1, Kind::One), send(1, Kind::Pair)];
+        steps.extend([send(3, Kind::InBatch), Step::Run(4), Step::Serve(cut)]);
+        timed_runtime().block_on(run(steps, end, 1 << 16, EARLY_FLUSH));
     }
 }
