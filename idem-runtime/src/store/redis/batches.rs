@@ -128,8 +128,6 @@ impl Drop for SourceTurn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
-
     use super::*;
 
     fn known() -> Batches {
@@ -144,10 +142,7 @@ mod tests {
 
     fn said(line: &str) -> Failure {
         let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        let Value::ServerError(error) = reply else {
-            panic!("{line} is an error")
-        };
-        Failure::Reply(error.into())
+        Failure::Reply(reply.extract_error().unwrap_err())
     }
 
     #[test]

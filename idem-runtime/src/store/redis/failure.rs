@@ -337,50 +337,29 @@ const RIGHTS: &str =
 mod tests {
     use std::error::Error as _;
 
-    use redis::Value;
-
     use super::*;
 
-    fn said(line: &str) -> StoreError {
+    fn error(line: &str) -> RedisError {
         let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        let Value::ServerError(error) = reply else {
-            panic!("{line} is an error")
-        };
-        store_error("a completion", error.into())
+        reply.extract_error().unwrap_err()
+    }
+
+    fn said(line: &str) -> StoreError {
+        store_error("a completion", error(line))
     }
 
     #[test]
     fn a_code_inside_the_error_of_a_script_is_found() {
-        for (code, text, kind) in [
-            (
-                "READONLY",
-                "You can't write against a read only replica.",
-                StoreErrorKind::Unavailable,
-            ),
-            (
-                "MISCONF",
-                "Redis is configured to save RDB snapshots",
-                StoreErrorKind::Unavailable,
-            ),
-            (
-                "NOREPLICAS",
-                "Not enough good replicas to write.",
-                StoreErrorKind::Unavailable,
-            ),
-            (
-                "MASTERDOWN",
-                "Link with MASTER is down",
-                StoreErrorKind::Unavailable,
-            ),
-            (
-                "OOM",
-                "command not allowed when used memory > 'maxmemory'.",
-                StoreErrorKind::Full,
-            ),
+        for (line, kind) in [
+            ("READONLY You can't write", StoreErrorKind::Unavailable),
+            ("MISCONF Redis is configured", StoreErrorKind::Unavailable),
+            ("NOREPLICAS Not enough good", StoreErrorKind::Unavailable),
+            ("MASTERDOWN Link with MASTER", StoreErrorKind::Unavailable),
+            ("OOM command not allowed", StoreErrorKind::Full),
         ] {
-            let open = said(&format!("{code} {text}"));
+            let open = said(line);
             let hidden = said(&format!(
-                "ERR Error running script (call to f_0): @user_script:63: @user_script: 63: -{code} {text}"
+                "ERR Error running script (call to f_0): @user_script:63: @user_script: 63: -{line}"
             ));
             assert_eq!((open.kind(), hidden.kind()), (kind, kind), "{hidden}");
             assert_eq!(open.to_string(), hidden.to_string());
@@ -432,11 +411,7 @@ mod tests {
             "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0",
             "UNBLOCKED force unblock from blocking operation, instance state changed",
         ] {
-            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-            let Value::ServerError(error) = reply else {
-                panic!("{line} is an error")
-            };
-            assert!(is_replica_error(&error.into()), "{line}");
+            assert!(is_replica_error(&error(line)), "{line}");
             assert_eq!(said(line).kind(), StoreErrorKind::Unavailable, "{line}");
         }
     }
@@ -470,36 +445,23 @@ mod tests {
     #[cfg(feature = "redis-tls")]
     #[test]
     fn certificate_errors_are_distinguished() {
-        use rustls::{AlertDescription as Alert, CertificateError as Peer, Error};
+        use rustls::AlertDescription as Alert;
+        use rustls::CertificateError::{
+            Expired, NotValidForName, NotValidYet, Revoked, UnknownIssuer,
+        };
+        use rustls::Error::{self, AlertReceived, InvalidCertificate};
+        let other_bytes = Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
         for (error, part) in [
-            (
-                Error::InvalidCertificate(Peer::UnknownIssuer),
-                "not trusted",
-            ),
-            (Error::InvalidCertificate(Peer::Expired), "has expired"),
-            (Error::InvalidCertificate(Peer::NotValidYet), "has expired"),
-            (
-                Error::InvalidCertificate(Peer::NotValidForName),
-                "another name",
-            ),
-            (Error::InvalidCertificate(Peer::Revoked), "is not valid"),
-            (
-                Error::AlertReceived(Alert::CertificateRequired),
-                "asks for a certificate",
-            ),
-            (Error::AlertReceived(Alert::UnknownCA), "does not accept"),
-            (
-                Error::AlertReceived(Alert::BadCertificate),
-                "does not accept",
-            ),
-            (
-                Error::AlertReceived(Alert::ProtocolVersion),
-                "`tls-protocols`",
-            ),
-            (
-                Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
-                "does not speak TLS",
-            ),
+            (InvalidCertificate(UnknownIssuer), "not trusted"),
+            (InvalidCertificate(Expired), "has expired"),
+            (InvalidCertificate(NotValidYet), "has expired"),
+            (InvalidCertificate(NotValidForName), "another name"),
+            (InvalidCertificate(Revoked), "is not valid"),
+            (AlertReceived(Alert::CertificateRequired), "asks for a"),
+            (AlertReceived(Alert::UnknownCA), "does not accept"),
+            (AlertReceived(Alert::BadCertificate), "does not accept"),
+            (AlertReceived(Alert::ProtocolVersion), "`tls-protocols`"),
+            (other_bytes, "does not speak TLS"),
         ] {
             let io = std::io::Error::new(std::io::ErrorKind::InvalidData, error.clone());
             let said = connect_error("localhost:6379", io.into(), false);

@@ -4,7 +4,6 @@ mod election;
 mod failover;
 mod query;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -113,11 +112,6 @@ impl Sentinels {
     }
 }
 
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels")
-            .field("sentinels", &self.0.sentinels.len())
-            .field("service", &self.0.election.service())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Sentinels {
+    service: |it| it.0.election.service()
+});

@@ -1,6 +1,5 @@
 //! One server: a shared connection, and the connections that wait for its replicas.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
@@ -163,11 +162,4 @@ impl WaitPool {
     }
 }
 
-impl fmt::Debug for WaitPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitPool")
-            .field("replicas", &self.replicas)
-            .field("idle", &self.idle().len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(WaitPool { replicas });

@@ -4,14 +4,12 @@ use super::*;
 
 fn said(line: &str) -> Option<String> {
     let reply = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-    let Value::ServerError(error) = reply else {
-        panic!("{line} is an error")
-    };
+    let error = reply.extract_error().unwrap_err();
     let said_by = Address {
         host: "10.0.0.1".into(),
         port: 7_000,
     };
-    Some(match redirect(&error.into(), &said_by)? {
+    Some(match redirect(&error, &said_by)? {
         Redirect::Moved(to) => format!("moved to {to}"),
         Redirect::Ask(to) => format!("ask {to}"),
         Redirect::Nameless => "nameless".to_owned(),

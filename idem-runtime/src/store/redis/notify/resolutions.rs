@@ -16,7 +16,7 @@ use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Client, Msg, RedisError, RedisResult, Value};
 use tokio::time::{sleep, timeout};
 
-use super::subscribers::{BroadcastSource, Subscribers};
+use super::subscribers::Subscribers;
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
@@ -110,12 +110,17 @@ impl ResolutionListener {
         let mut backoff = Backoff::new(&Owner::random());
         let mut warned = false;
         loop {
-            let Some((source, limits)) =
-                (self.subscribers.upgrade()).map(|subscribers| subscribers.broadcast_source())
-            else {
+            let Some(subscribers) = self.subscribers.upgrade() else {
                 return;
             };
-            let pause = match self.open(&source, limits).await {
+            let limits = subscribers.limits();
+            let target = subscribers.broadcast_target(&self.channel).await;
+            drop(subscribers);
+            let opened = match target {
+                Ok(target) => self.open(target, limits).await,
+                Err(error) => Err(error),
+            };
+            let pause = match opened {
                 Ok(connection) => {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
@@ -125,11 +130,11 @@ impl ResolutionListener {
                     if !goes_on {
                         return;
                     }
-                    source.mark_outdated();
+                    self.mark_outdated();
                     Duration::ZERO
                 }
                 Err(error) if error.is_transient() => {
-                    source.mark_outdated();
+                    self.mark_outdated();
                     backoff.reconnect()
                 }
                 Err(_) => {
@@ -147,13 +152,18 @@ impl ResolutionListener {
         }
     }
 
+    fn mark_outdated(&self) {
+        if let Some(subscribers) = self.subscribers.upgrade() {
+            subscribers.mark_outdated();
+        }
+    }
+
     /// Opens a connection on which the server has confirmed the subscription.
     async fn open(
         &self,
-        source: &BroadcastSource,
+        target: Target,
         limits: Limits,
     ) -> Result<ResolutionConnection, StoreError> {
-        let target = source.target(&self.channel).await?;
         let generation = target.generation();
         let endpoint = target.endpoint(limits).await?;
         let open = |client: Client| async move { client.get_async_pubsub().await };

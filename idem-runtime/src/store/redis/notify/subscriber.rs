@@ -10,10 +10,8 @@
 //! detect every failure: the old primary of a failover still replies. Then a poll finds a change before its message
 //! arrives, and the task sends one more ping. If no message arrives before its reply, the connection is replaced.
 
-use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
 use super::channels::Progress;
@@ -59,9 +57,13 @@ impl Subscriber {
     ///
     /// At once while there is no connection, and when the server does not reply in time.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<WatchOutcome, StoreError> {
-        let Some((watch, mut progress)) = self.begin(key)? else {
+        let Some((watch, mut progress, starts)) = self.0.join(key)? else {
             return Ok(WatchOutcome::Refused);
         };
+        if let Some(runtime) = starts {
+            runtime.spawn(run(SubscriptionTask(Arc::clone(&self.0))));
+        }
+        self.0.work.notify_one();
         let settled = progress.wait_for(Progress::is_settled);
         match timeout(self.0.limits.response, settled).await {
             Ok(Ok(progress)) => match &*progress {
@@ -75,18 +77,6 @@ impl Subscriber {
                 "watching a key: Redis did not confirm the subscription in time",
             )),
         }
-    }
-
-    /// Adds a watcher, and starts the task unless it runs.
-    fn begin(&self, key: &RecordKey) -> Result<Option<(Watch, Receiver<Progress>)>, StoreError> {
-        let Some(pending) = self.0.join(key)? else {
-            return Ok(None);
-        };
-        if let Some(runtime) = pending.starts {
-            runtime.spawn(run(SubscriptionTask(Arc::clone(&self.0))));
-        }
-        self.0.work.notify_one();
-        Ok(Some((pending.watch, pending.progress)))
     }
 
     /// The target of its connection.
@@ -119,13 +109,7 @@ impl Drop for Subscriber {
     }
 }
 
-impl fmt::Debug for Subscriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber")
-            .field("watchers", &self.0.watchers)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Subscriber {});
 
 /// The subscription task. Its runtime drops it when it ends.
 struct SubscriptionTask(Arc<Subscriptions>);

@@ -70,17 +70,29 @@ impl Subscribers {
         ))
     }
 
-    /// The source of messages that concern no single key, and the time limits.
-    pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Limits) {
+    pub(crate) fn limits(&self) -> Limits {
         match self {
-            Self::Server(subscriber) => {
-                let target = subscriber.target().clone();
-                (BroadcastSource::Server(target), subscriber.limits())
+            Self::Server(subscriber) => subscriber.limits(),
+            Self::Cluster(nodes) => nodes.limits,
+        }
+    }
+
+    /// The server of messages that concern no single key: any node of a cluster, since the nodes forward a plain `PUBLISH`
+    /// to each other; the one with the slot of this name.
+    pub(crate) async fn broadcast_target(&self, name: &str) -> Result<Target, StoreError> {
+        match self {
+            Self::Server(subscriber) => Ok(subscriber.target().clone()),
+            Self::Cluster(nodes) => {
+                let at = nodes.cluster.owner_of(name).await?;
+                Ok(Target::Server(Box::new(nodes.cluster.endpoint(&at)?)))
             }
-            Self::Cluster(nodes) => (
-                BroadcastSource::Cluster(Arc::clone(&nodes.cluster)),
-                nodes.limits,
-            ),
+        }
+    }
+
+    /// The node does not answer; another may have taken its place.
+    pub(crate) fn mark_outdated(&self) {
+        if let Self::Cluster(nodes) = self {
+            nodes.cluster.mark_outdated();
         }
     }
 
@@ -89,33 +101,6 @@ impl Subscribers {
         match self {
             Self::Server(subscriber) => subscriber.warning(),
             Self::Cluster(nodes) => nodes.lock().values().find_map(|node| node.warning()),
-        }
-    }
-}
-
-/// The source of messages that concern no single key.
-pub(crate) enum BroadcastSource {
-    Server(Target),
-    /// Any node, since the nodes forward a plain `PUBLISH` to each other.
-    Cluster(Arc<Cluster>),
-}
-
-impl BroadcastSource {
-    /// The node to subscribe at: the one with the slot of this name.
-    pub(crate) async fn target(&self, name: &str) -> Result<Target, StoreError> {
-        Ok(match self {
-            Self::Server(target) => target.clone(),
-            Self::Cluster(cluster) => {
-                let at = cluster.owner_of(name).await?;
-                Target::Server(Box::new(cluster.endpoint(&at)?))
-            }
-        })
-    }
-
-    /// The node does not answer; another may have taken its place.
-    pub(crate) fn mark_outdated(&self) {
-        if let Self::Cluster(cluster) = self {
-            cluster.mark_outdated();
         }
     }
 }

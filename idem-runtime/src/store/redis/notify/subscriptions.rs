@@ -50,13 +50,9 @@ pub(super) struct SubscriptionState {
     pub(super) closed: bool,
 }
 
-/// A watch whose subscription is not confirmed yet.
-pub(super) struct PendingWatch {
-    pub(super) watch: Watch,
-    pub(super) progress: watch::Receiver<Progress>,
-    /// Runtime on which the caller starts the subscription task, if none runs.
-    pub(super) starts: Option<Handle>,
-}
+/// A watch whose subscription is not confirmed yet, and the runtime on which the caller starts the subscription task, if
+/// none runs.
+pub(super) type PendingWatch = (Watch, watch::Receiver<Progress>, Option<Handle>);
 
 impl Feed for Subscriptions {
     fn left(&self, key: &RecordKey) {
@@ -120,11 +116,7 @@ impl Subscriptions {
             None
         };
         let progress = state.channels.join(key);
-        Ok(Some(PendingWatch {
-            watch,
-            progress,
-            starts,
-        }))
+        Ok(Some((watch, progress, starts)))
     }
 
     /// Waits for a watcher. Returns false once the store is closed.
@@ -220,7 +212,7 @@ mod tests {
         let digest = KeyDigest::from_bytes([1; 32]);
         let key = RecordKey::new("test".into(), Operation::new("watched"), digest);
         let pending = subscriptions.join(&key).expect("there is no error yet");
-        let mut watch = pending.expect("nothing is refused yet").watch;
+        let (mut watch, ..) = pending.expect("nothing is refused yet");
         let requested = || match subscriptions.lock().channels.next_command(|_| true) {
             Some(ChannelCommand::Subscribe { name, request }) => (name, request),
             other => panic!("a subscription is requested, not {other:?}"),

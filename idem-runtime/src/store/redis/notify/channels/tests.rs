@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::mem;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,6 +64,8 @@ enum Step {
     Send,
     Work,
     Answer,
+    /// The server executes a command, and refuses a subscription.
+    Refuse,
     Lose,
     Fail,
 }
@@ -76,6 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Send),
         8 => Just(Step::Work),
         8 => Just(Step::Answer),
+        1 => Just(Step::Refuse),
         1 => Just(Step::Lose),
         1 => Just(Step::Fail),
     ]
@@ -129,11 +133,45 @@ impl World {
         true
     }
 
+    /// Refuses the next subscription, if nothing comes before its reply, and no command about it follows.
+    fn refuse(&mut self) {
+        let server = &mut self.server;
+        if server.answered < server.done {
+            return;
+        }
+        let Some(ChannelCommand::Subscribe { name, request }) = server.sent.get(server.done) else {
+            return;
+        };
+        let channel = self.channels.wanted.get(name);
+        if channel.and_then(|channel| channel.request) != Some(*request) {
+            return;
+        }
+        let woken = self.channels.refused(name, *request);
+        server.done += 1;
+        server.answered += 1;
+        for watcher in &mut self.watchers {
+            watcher.lapsed &= woken != Some(key(watcher.key));
+        }
+        self.give_up(|progress| matches!(progress, Progress::Refused));
+    }
+
+    /// The watchers leave whose subscription has failed. No earlier connection has confirmed it, or they are woken.
+    fn give_up(&mut self, has_failed: fn(&Progress) -> bool) {
+        let (failed, rest): (Vec<_>, Vec<_>) = mem::take(&mut self.watchers)
+            .into_iter()
+            .partition(|watcher| has_failed(&watcher.progress.borrow()));
+        assert!(
+            !failed.iter().any(|watcher| watcher.lapsed),
+            "it is never woken"
+        );
+        self.watchers = rest;
+    }
+
     fn lose(&mut self) {
         self.channels.lost();
         self.server = Server::default();
         for watcher in &mut self.watchers {
-            watcher.lapsed |= std::mem::take(&mut watcher.heard);
+            watcher.lapsed |= mem::take(&mut watcher.heard);
         }
     }
 
@@ -162,14 +200,13 @@ impl World {
             Step::Send => drop(self.send()),
             Step::Work => self.server.work(),
             Step::Answer => drop(self.answer()),
+            Step::Refuse => self.refuse(),
             Step::Lose => self.lose(),
             Step::Fail => {
                 self.lose();
                 let error = StoreError::new(StoreErrorKind::Unavailable, "down");
                 self.channels.failed(&error);
-                // A watcher whose subscription failed gives up.
-                self.watchers
-                    .retain(|watcher| !matches!(*watcher.progress.borrow(), Progress::Failed(_)));
+                self.give_up(|progress| matches!(progress, Progress::Failed(_)));
             }
         }
     }
@@ -204,7 +241,7 @@ proptest! {
             world.check();
         }
         // In the end every watcher is subscribed, none has been forgotten, and no other channel is subscribed.
-        for number in std::mem::take(&mut world.notices) {
+        for number in mem::take(&mut world.notices) {
             world.channels.left(&key(number));
         }
         while world.send() {}
@@ -220,52 +257,4 @@ proptest! {
         prop_assert!(!world.watchers.iter().any(|watcher| watcher.lapsed), "a watcher is never woken");
         prop_assert_eq!(world.channels.is_empty(), world.watchers.is_empty());
     }
-}
-
-#[test]
-fn ten_thousand_watches_of_a_key_are_one_command() {
-    let mut channels = Channels::default();
-    let receivers: Vec<_> = (0..10_000).map(|_| channels.join(&key(1))).collect();
-    let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
-        panic!("a subscription is requested");
-    };
-    assert_eq!(channels.next_command(|_| true), None);
-    assert_eq!(
-        channels.confirmed(&name, request),
-        None,
-        "nothing was missed"
-    );
-    let heard = |progress: &watch::Receiver<_>| matches!(*progress.borrow(), Progress::Confirmed);
-    assert!(receivers.iter().all(heard));
-}
-
-#[test]
-fn a_refused_channel_is_reported_and_removed() {
-    let mut channels = Channels::default();
-    let progress = channels.join(&key(1));
-    let requested = |channels: &mut Channels| match channels.next_command(|_| true) {
-        Some(ChannelCommand::Subscribe { name, request }) => (name, request),
-        _ => panic!("a subscription is requested"),
-    };
-    let (name, request) = requested(&mut channels);
-    assert_eq!(
-        channels.refused(&name, request),
-        None,
-        "no watch was confirmed"
-    );
-    assert!(matches!(*progress.borrow(), Progress::Refused));
-    assert!(channels.is_empty());
-    // The rights of the user are gone when the next connection subscribes.
-    let _earlier = channels.join(&key(1));
-    let (name, request) = requested(&mut channels);
-    channels.confirmed(&name, request);
-    channels.lost();
-    let (name, request) = requested(&mut channels);
-    assert_eq!(channels.refused(&name, request), Some(key(1)));
-    channels.left(&key(1));
-    assert_eq!(
-        channels.next_command(|_| false),
-        None,
-        "there is no subscription to end"
-    );
 }
