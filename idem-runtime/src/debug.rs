@@ -1,4 +1,4 @@
-//! `Debug` by name and a few fields.
+//! `Debug` by name and a few fields, and `Display` by a sentence for each value.
 
 /// `Debug` of a type by its name and the listed fields.
 ///
@@ -19,4 +19,17 @@ macro_rules! debug_fields {
     };
     (@ $this:ident $field:ident) => { $this.$field };
     (@ $this:ident $field:ident |$it:ident| $value:expr) => {{ let $it = $this; $value }};
+}
+
+/// `Display` of a type by a text for each of its values, with arguments as `write!` has them.
+macro_rules! display_text {
+    ($name:ident { $($(#[$attribute:meta])* $value:pat => $text:literal $(, $argument:expr)*;)+ }) => {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $($(#[$attribute])* $value => write!(f, $text $(, $argument)*),)+
+                }
+            }
+        }
+    };
 }

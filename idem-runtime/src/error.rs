@@ -144,8 +144,9 @@ pub enum ErrorKind {
     NoEngine,
 }
 
-macro_rules! words {
-    ($($kind:ident $({ $($any:tt)* })? = $word:literal,)+) => {
+/// The word and the sentence of each kind.
+macro_rules! kinds {
+    ($($kind:ident $({ $field:ident })? = $word:literal: $text:literal $(, $argument:expr)*;)+) => {
         impl ErrorKind {
             /// The words of all kinds.
             #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics have a place for each"))]
@@ -155,41 +156,84 @@ macro_rules! words {
             #[must_use]
             pub const fn as_str(&self) -> &'static str {
                 match self {
-                    $(Self::$kind $({ $($any)* })? => $word,)+
+                    $(Self::$kind { .. } => $word,)+
+                }
+            }
+
+            fn sentence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$kind { $($field,)? .. } => write!(f, $text $(, $argument)*),)+
                 }
             }
         }
     };
 }
 
-words! {
-    Running { .. } = "running",
-    Duplicate { .. } = "duplicate",
-    Mismatch = "mismatch",
-    Unknown { .. } = "unknown",
-    Exhausted { .. } = "exhausted",
-    NotStored = "not-stored",
-    Undecodable = "undecodable",
-    WrongType = "wrong-type",
-    UnknownRecord = "unknown-record",
-    TooLarge = "too-large",
-    StoreUnavailable = "store-unavailable",
-    TransactionAborted = "transaction-aborted",
-    CommitUnknown = "commit-unknown",
-    Unconfirmed = "unconfirmed",
-    Reentered = "reentered",
-    TooManyRunning = "too-many-running",
-    QuotaExceeded = "quota-exceeded",
-    ShuttingDown = "shutting-down",
-    Changed = "changed",
-    InvalidKey = "invalid-key",
-    TokenInvalid = "token-invalid",
-    TokenExpired = "token-expired",
-    Unsupported = "unsupported",
-    InvalidCursor = "invalid-cursor",
-    InvalidStep = "invalid-step",
-    InvalidPolicy = "invalid-policy",
-    NoEngine = "no-engine",
+kinds! {
+    Running { retry_after } = "running":
+        "the first call with this key is still running; call again in {}", Spell(*retry_after);
+    Duplicate { retry_after } = "duplicate":
+        "already done and repeats are refused; {}", kept_for(*retry_after);
+    Mismatch = "mismatch":
+        "this key was used before with other arguments; use a new key for a new request";
+    Unknown = "unknown":
+        "an earlier attempt ended without a known outcome; find out whether its effect happened before anything is repeated";
+    Exhausted { attempts } = "exhausted":
+        "{attempts} {} abandoned and none is left; find out why {} crashed or lost {} lease",
+        if *attempts == 1 { "attempt was" } else { "attempts were" },
+        if *attempts == 1 { "it" } else { "they" },
+        if *attempts == 1 { "its" } else { "their" };
+    NotStored = "not-stored":
+        "done before, but its answer was not kept: it was too large, or its type did not write it or read it back";
+    Undecodable = "undecodable":
+        "the stored answer cannot be read as this function's return type; it is kept and nothing is run again; deploy a \
+         version that reads it";
+    WrongType = "wrong-type":
+        "the record under this key is for answers of another type";
+    UnknownRecord = "unknown-record":
+        "the store holds something under this key that this version does not understand; it is left alone and nothing is \
+         run; look for a newer version of idem or another program that uses the same prefix";
+    TooLarge = "too-large":
+        "the stored record is larger than this store reads";
+    StoreUnavailable = "store-unavailable":
+        "the store did not grant the claim, so nothing was run; call again";
+    TransactionAborted = "transaction-aborted":
+        "its transaction can only be rolled back, and nothing of it is kept; roll it back and call again in a new one";
+    CommitUnknown = "commit-unknown":
+        "the reply to the commit was lost, so it is not known whether it happened; call again: what was committed is \
+         replayed";
+    Unconfirmed = "unconfirmed":
+        "its body has ended, and the store has not confirmed the answer; call again with the same key: the repeat gets the \
+         one answer";
+    Reentered = "reentered":
+        "its own body called it again with the same key, and would wait for itself; give the inner call a key of its own";
+    TooManyRunning = "too-many-running":
+        "as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out why bodies \
+         take so long or raise the limit";
+    QuotaExceeded = "quota-exceeded":
+        "the quota of its caller is used up, so nothing was run; call again later";
+    ShuttingDown = "shutting-down":
+        "the engine is shutting down and starts nothing new; call another instance";
+    Changed = "changed":
+        "the record is not the one that was seen any more, so nothing was changed; look again";
+    InvalidKey = "invalid-key":
+        "the key cannot be used";
+    TokenInvalid = "token-invalid":
+        "the one-time token is not ours, or was issued for another operation or subject, and nothing was run; if all are \
+         refused, compare secrets, prefix, operation and subject with those of the process that issues them";
+    TokenExpired = "token-expired":
+        "the one-time token has expired and there is no answer to it, so nothing was run; show the user a page with a new \
+         one, and if many expire give them a longer `life` or compare clocks";
+    Unsupported = "unsupported":
+        "the store cannot do this";
+    InvalidCursor = "invalid-cursor":
+        "the cursor is not that of this listing; begin the listing again";
+    InvalidStep = "invalid-step":
+        "a step cannot be run as it is written";
+    InvalidPolicy = "invalid-policy":
+        "it is not set up right";
+    NoEngine = "no-engine":
+        "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or write `engine = …`";
 }
 
 impl ErrorKind {
@@ -379,111 +423,22 @@ impl fmt::Display for Spell {
     }
 }
 
+/// When the key of a done call is free again.
+fn kept_for(retry_after: Duration) -> String {
+    match retry_after {
+        Duration::MAX => "its record is kept until it is deleted".to_owned(),
+        time => format!("the key is free again in {}", Spell(time)),
+    }
+}
+
 impl fmt::Display for Error {
-    #[allow(clippy::too_many_lines, reason = "a sentence for each kind")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: ", self.0.operation)?;
         match &self.0.kind {
-            ErrorKind::Running { retry_after } => write!(
-                f,
-                "the first call with this key is still running; call again in {}",
-                Spell(*retry_after)
-            ),
-            ErrorKind::Duplicate {
-                retry_after: Duration::MAX,
-            } => f.write_str(
-                "already done and repeats are refused; its record is kept until it is deleted",
-            ),
-            ErrorKind::Duplicate { retry_after } => write!(
-                f,
-                "already done and repeats are refused; the key is free again in {}",
-                Spell(*retry_after)
-            ),
-            ErrorKind::Mismatch => f.write_str(
-                "this key was used before with other arguments; use a new key for a new request",
-            ),
-            ErrorKind::Unknown { .. } => f.write_str(
-                "an earlier attempt ended without a known outcome; find out whether its effect \
-                 happened before anything is repeated",
-            ),
-            ErrorKind::Exhausted { attempts } => write!(
-                f,
-                "{attempts} {} abandoned and none is left; find out why {} crashed or lost {} lease",
-                if *attempts == 1 { "attempt was" } else { "attempts were" },
-                if *attempts == 1 { "it" } else { "they" },
-                if *attempts == 1 { "its" } else { "their" },
-            ),
-            ErrorKind::NotStored => f.write_str(
-                "done before, but its answer was not kept: it was too large, or its type did not write it or read it back",
-            ),
-            ErrorKind::Undecodable => f.write_str(
-                "the stored answer cannot be read as this function's return type; it is kept and \
-                 nothing is run again; deploy a version that reads it",
-            ),
-            ErrorKind::WrongType => {
-                f.write_str("the record under this key is for answers of another type")
-            }
-            ErrorKind::UnknownRecord => f.write_str(
-                "the store holds something under this key that this version does not understand; \
-                 it is left alone and nothing is run; look for a newer version of idem or another \
-                 program that uses the same prefix",
-            ),
-            ErrorKind::TooLarge => f.write_str("the stored record is larger than this store reads"),
             ErrorKind::StoreUnavailable if self.0.permanent => {
                 f.write_str("the store refuses, so nothing was run; mend its access first")
             }
-            ErrorKind::StoreUnavailable => {
-                f.write_str("the store did not grant the claim, so nothing was run; call again")
-            }
-            ErrorKind::TransactionAborted => f.write_str(
-                "its transaction can only be rolled back, and nothing of it is kept; roll it back \
-                 and call again in a new one",
-            ),
-            ErrorKind::CommitUnknown => f.write_str(
-                "the reply to the commit was lost, so it is not known whether it happened; call \
-                 again: what was committed is replayed",
-            ),
-            ErrorKind::Unconfirmed => f.write_str(
-                "its body has ended, and the store has not confirmed the answer; call again with the same key: \
-                 the repeat gets the one answer",
-            ),
-            ErrorKind::Reentered => f.write_str(
-                "its own body called it again with the same key, and would wait for itself; give \
-                 the inner call a key of its own",
-            ),
-            ErrorKind::ShuttingDown => f.write_str(
-                "the engine is shutting down and starts nothing new; call another instance",
-            ),
-            ErrorKind::TooManyRunning => f.write_str(
-                "as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \
-                 why bodies take so long or raise the limit",
-            ),
-            ErrorKind::QuotaExceeded => f.write_str(
-                "the quota of its caller is used up, so nothing was run; call again later",
-            ),
-            ErrorKind::Changed => f.write_str(
-                "the record is not the one that was seen any more, so nothing was changed; look again",
-            ),
-            ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
-            ErrorKind::TokenInvalid => f.write_str(
-                "the one-time token is not ours, or was issued for another operation or subject, and nothing was \
-                 run; if all are refused, compare secrets, prefix, operation and subject with those of the process \
-                 that issues them",
-            ),
-            ErrorKind::TokenExpired => f.write_str(
-                "the one-time token has expired and there is no answer to it, so nothing was run; show the user a \
-                 page with a new one, and if many expire give them a longer `life` or compare clocks",
-            ),
-            ErrorKind::Unsupported => f.write_str("the store cannot do this"),
-            ErrorKind::InvalidCursor => {
-                f.write_str("the cursor is not that of this listing; begin the listing again")
-            }
-            ErrorKind::InvalidStep => f.write_str("a step cannot be run as it is written"),
-            ErrorKind::InvalidPolicy => f.write_str("it is not set up right"),
-            ErrorKind::NoEngine => f.write_str(
-                "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \
-                 write `engine = …`",
-            ),
+            kind => kind.sentence(f),
         }?;
         match &self.0.detail {
             Some(detail) => write!(f, " ({detail})"),

@@ -1,6 +1,5 @@
 //! The handle of an engine.
 
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -46,29 +45,17 @@ impl HasEngine for Engine {
     }
 }
 
-impl<H: HasEngine + ?Sized> HasEngine for &H {
-    fn engine(&self) -> Engine {
-        (**self).engine()
-    }
+macro_rules! has_engine {
+    ($($holder:ty),+) => {
+        $(impl<H: HasEngine + ?Sized> HasEngine for $holder {
+            fn engine(&self) -> Engine {
+                (**self).engine()
+            }
+        })+
+    };
 }
 
-impl<H: HasEngine + ?Sized> HasEngine for &mut H {
-    fn engine(&self) -> Engine {
-        (**self).engine()
-    }
-}
-
-impl<H: HasEngine + ?Sized> HasEngine for Arc<H> {
-    fn engine(&self) -> Engine {
-        (**self).engine()
-    }
-}
-
-impl<H: HasEngine + ?Sized> HasEngine for Box<H> {
-    fn engine(&self) -> Engine {
-        (**self).engine()
-    }
-}
+has_engine!(&H, &mut H, Arc<H>, Box<H>);
 
 impl Engine {
     /// The counters of the [local cache](crate::EngineBuilder::local_cache), if there is one.
@@ -118,13 +105,9 @@ static INSTALLED: RwLock<Option<Engine>> = RwLock::new(None);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstallError;
 
-impl fmt::Display for InstallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "an engine is installed already; install one at start-up, and use `Engine::scope` in tests",
-        )
-    }
-}
+display_text!(InstallError {
+    Self => "an engine is installed already; install one at start-up, and use `Engine::scope` in tests";
+});
 
 impl std::error::Error for InstallError {}
 

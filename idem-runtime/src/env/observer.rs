@@ -405,10 +405,7 @@ impl Observer for StderrObserver {
 
 /// The line of an event that must not go unseen, without its key.
 fn line(event: &Event<'_>) -> Option<String> {
-    let Event {
-        operation, kind, ..
-    } = event;
-    Some(match kind {
+    let said = match &event.kind {
         EventKind::Completed {
             outcome: OutcomeKind::Unknown,
             cause,
@@ -416,22 +413,47 @@ fn line(event: &Event<'_>) -> Option<String> {
         } => {
             let next = unknown_next(*cause);
             let cause = cause.unwrap_or("did not end with an answer");
-            format!("idem: `{operation}`: the outcome is unknown, because the body {cause}: {next}")
+            format!("the outcome is unknown, because the body {cause}: {next}")
         }
-        EventKind::Unsaved { reason } => {
-            format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
+        EventKind::Unsaved { reason } => format!("an answer was returned but not stored: {reason}"),
+        EventKind::LeaseLost { reason } => format!("a running call lost its lease: {reason}"),
+        EventKind::Unprotected { reason } => format!("the body runs WITHOUT PROTECTION: {reason}"),
+        EventKind::DeadLetter { reason, cause } => {
+            format!("a message has become a dead letter: {reason}: {cause}")
         }
-        EventKind::LeaseLost { reason } => {
-            format!("idem: `{operation}`: a running call lost its lease: {reason}")
+        EventKind::Unsettled { reason } => {
+            format!("the broker did not take a verdict, and delivers the message again: {reason}")
         }
-        EventKind::Unprotected { reason } => {
-            format!("idem: `{operation}`: the body runs WITHOUT PROTECTION: {reason}")
+        EventKind::BrokerLost { reason } => {
+            format!("the broker is lost, and the consumer retries: {reason}")
         }
-        EventKind::Refused { error } if error.kind().needs_repair() => {
-            format!("idem: {error}")
+        EventKind::BrokerRegained { after } => {
+            format!("the broker answers again, after {after:.1?}")
         }
+        EventKind::BrokerLeft { after } => {
+            format!("the consumer has ended; its broker was lost for {after:.1?}")
+        }
+        EventKind::SubscriptionLost {
+            subscription,
+            reason,
+            continues,
+        } => format!(
+            "the broker has lost the subscription {subscription}: {reason}; on_lost_subscription = {continues}"
+        ),
+        EventKind::MessageSkipped { position, reason } => format!(
+            "the broker has removed the unsettled message {position}, which is not handled: {reason}"
+        ),
+        of_engine => return line_of_engine(of_engine).map(|said| format!("idem: {said}")),
+    };
+    Some(format!("idem: `{}`: {said}", event.operation))
+}
+
+/// The same for an event of the whole engine, and for a refusal, which names its operation itself.
+fn line_of_engine(kind: &EventKind<'_>) -> Option<String> {
+    Some(match kind {
+        EventKind::Refused { error } if error.kind().needs_repair() => error.to_string(),
         EventKind::Degraded { reason } => {
-            format!("idem: DEGRADED, the durable store does all the work: the fast one: {reason}")
+            format!("DEGRADED, the durable store does all the work: the fast one: {reason}")
         }
         EventKind::ClockStepped { by, forward } => {
             let (way, when) = if *forward {
@@ -440,42 +462,12 @@ fn line(event: &Event<'_>) -> Option<String> {
                 ("back", "later")
             };
             format!(
-                "idem: the clock of the store's server has moved {way} by {by:.1?}, against the one here: \
-                     leases and answers end that much {when}; it was set, or the server was replaced, or \
-                     this machine was suspended"
+                "the clock of the store's server has moved {way} by {by:.1?}, against the one here: leases and answers end \
+                 that much {when}; it was set, or the server was replaced, or this machine was suspended"
             )
         }
-        EventKind::DeadLetter { reason, cause } => {
-            format!("idem: `{operation}`: a message has become a dead letter: {reason}: {cause}")
-        }
-        EventKind::Unsettled { reason } => format!(
-            "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
-        ),
-        EventKind::BrokerLost { reason } => {
-            format!("idem: `{operation}`: the broker is lost, and the consumer retries: {reason}")
-        }
-        EventKind::BrokerRegained { after } => {
-            format!("idem: `{operation}`: the broker answers again, after {after:.1?}")
-        }
-        EventKind::BrokerLeft { after } => {
-            format!(
-                "idem: `{operation}`: the consumer has ended; its broker was lost for {after:.1?}"
-            )
-        }
-        EventKind::SubscriptionLost {
-            subscription,
-            reason,
-            continues,
-        } => format!(
-            "idem: `{operation}`: the broker has lost the subscription {subscription}: {reason}; \
-                 on_lost_subscription = {continues}"
-        ),
-        EventKind::MessageSkipped { position, reason } => format!(
-            "idem: `{operation}`: the broker has removed the unsettled message {position}, which is not handled: \
-                 {reason}"
-        ),
-        EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
-        EventKind::Warning { message } => format!("idem: {message}"),
+        EventKind::Restored => "restored: the fast store answers again".to_owned(),
+        EventKind::Warning { message } => (*message).to_owned(),
         _ => return None,
     })
 }

@@ -200,29 +200,18 @@ pub enum KeyRefusal {
     NotAccepted,
 }
 
-impl fmt::Display for KeyRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str(
-                "this operation needs an Idempotency-Key header: send one that no other request has, such as a \
-                 UUID, and the same one when you repeat the request",
-            ),
-            Self::Repeated => f.write_str("the Idempotency-Key header came more than once: send one"),
-            Self::NotAString => f.write_str(
-                "the Idempotency-Key header is not one string of printable ASCII characters, best in quotation marks, such as \
-                 \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)",
-            ),
-            Self::Empty => f.write_str("the Idempotency-Key header is empty"),
-            Self::TooLong { max_chars } => write!(
-                f,
-                "the Idempotency-Key header is longer than {max_chars} characters"
-            ),
-            Self::NotAccepted => {
-                f.write_str("the Idempotency-Key header does not have the form that this API asks for")
-            }
-        }
-    }
-}
+display_text!(KeyRefusal {
+    Self::Missing =>
+        "this operation needs an Idempotency-Key header: send one that no other request has, such as a UUID, and the same \
+         one when you repeat the request";
+    Self::Repeated => "the Idempotency-Key header came more than once: send one";
+    Self::NotAString =>
+        "the Idempotency-Key header is not one string of printable ASCII characters, best in quotation marks, such as \
+         \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)";
+    Self::Empty => "the Idempotency-Key header is empty";
+    Self::TooLong { max_chars } => "the Idempotency-Key header is longer than {max_chars} characters";
+    Self::NotAccepted => "the Idempotency-Key header does not have the form that this API asks for";
+});
 
 impl std::error::Error for KeyRefusal {}
 

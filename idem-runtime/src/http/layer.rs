@@ -1,7 +1,6 @@
 //! The layer and its settings.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -578,10 +577,4 @@ impl<S> Layer<S> for IdempotencyLayer {
     }
 }
 
-impl fmt::Debug for IdempotencyLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyLayer")
-            .field("settings", &self.settings)
-            .finish()
-    }
-}
+debug_fields!(IdempotencyLayer { settings });

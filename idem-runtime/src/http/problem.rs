@@ -322,19 +322,15 @@ impl Problem {
     }
 }
 
-/// Leaves out the values of members, which may be the client's key.
-impl fmt::Debug for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Problem")
-            .field("status", &self.status)
-            .field("code", &self.code)
-            .field("detail", &self.detail)
-            .field("retry_after", &self.retry_after)
-            .field("retryable", &self.is_retryable)
-            .field("members", &self.members.keys())
-            .finish_non_exhaustive()
-    }
-}
+// Without the values of members, which may be the client's key.
+debug_fields!(Problem {
+    status,
+    code,
+    detail,
+    retry_after,
+    retryable: |it| it.is_retryable,
+    members: |it| it.members.keys()
+});
 
 impl From<KeyRefusal> for Problem {
     fn from(refusal: KeyRefusal) -> Self {
@@ -346,113 +342,66 @@ impl From<KeyRefusal> for Problem {
     }
 }
 
+/// Status, code, title and detail for the client, of each kind of error.
+macro_rules! refusals {
+    ($($($kind:ident)|+ => $status:ident $code:literal $title:literal $detail:literal)+) => {
+        impl Problem {
+            fn of(kind: &ErrorKind) -> Self {
+                match kind {
+                    $($(ErrorKind::$kind { .. })|+ => Self::new(StatusCode::$status, $code, $title, $detail),)+
+                    _ => Self::new(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "misconfigured",
+                        "The server made a mistake",
+                        "the request was not worked on: the server's settings do not allow it",
+                    ),
+                }
+            }
+        }
+    };
+}
+
+refusals! {
+    Running => CONFLICT "request-running" "A request is outstanding for this Idempotency-Key"
+        "the first request with this key is still being worked on: send this one again later"
+    Duplicate => CONFLICT "request-repeated" "The request was done before"
+        "it was done before, and repeats are refused"
+    Mismatch => UNPROCESSABLE_ENTITY "key-reused" "Idempotency-Key is already used"
+        "this key came before with another request: a new request needs a new key"
+    Unknown => INTERNAL_SERVER_ERROR "outcome-unknown" "The outcome is unknown"
+        "an earlier attempt ended without anybody knowing whether it was done, so it is not repeated: ask before you send a \
+         new one"
+    Exhausted => INTERNAL_SERVER_ERROR "attempts-exhausted" "No attempt is left"
+        "every attempt at this request was abandoned, so it is not tried again: ask before you send a new one"
+    UnknownRecord | WrongType => INTERNAL_SERVER_ERROR "outcome-unknown" "The outcome is unknown"
+        "what is stored of an earlier attempt cannot be read, so it is not repeated: ask before you send a new one"
+    NotStored | Undecodable | TooLarge => INTERNAL_SERVER_ERROR "answer-lost" "The answer cannot be repeated"
+        "the request was done before, but its answer was not kept or cannot be read; it is not done again"
+    StoreUnavailable | ShuttingDown | TransactionAborted | CommitUnknown => SERVICE_UNAVAILABLE
+        "unavailable" "The service is unavailable"
+        "the request could not be worked on now: send it again with the same key"
+    TooManyRunning => SERVICE_UNAVAILABLE "too-many-running" "Too many requests are worked on"
+        "as many requests are worked on as may be at once, and nothing was done: send it again later with the same key"
+    QuotaExceeded => TOO_MANY_REQUESTS "quota-exceeded" "The quota is used up"
+        "your quota of new requests is used up, and nothing was done: send it again later with the same key"
+    Unconfirmed => SERVICE_UNAVAILABLE "answer-unconfirmed" "The answer is not confirmed"
+        "the request was worked on, and its answer is not stored yet: send it again with the same key to get it"
+    InvalidKey => BAD_REQUEST "key-invalid" "The key is not valid"
+        "what identifies this request is empty, too long or not valid"
+    TokenInvalid => FORBIDDEN "token-invalid" "The token is not valid"
+        "the one-time token of this request is damaged, or was given to somebody else or for something else; nothing was \
+         done: load the page again"
+    TokenExpired => FORBIDDEN "token-expired" "The token has expired"
+        "the one-time token of this request has expired, and no answer to it is stored; nothing was done now: load the \
+         page again"
+}
+
 /// Converts idem's own refusal for the client.
 ///
 /// Without the name of the operation, and without details that are for the operator only.
 impl From<&Error> for Problem {
-    #[allow(clippy::too_many_lines, reason = "a sentence for each kind")]
     fn from(error: &Error) -> Self {
-        let of = Self::new;
-        let mut problem = match error.kind() {
-            ErrorKind::Running { .. } => of(
-                StatusCode::CONFLICT,
-                "request-running",
-                "A request is outstanding for this Idempotency-Key",
-                "the first request with this key is still being worked on: send this one again later",
-            ),
-            ErrorKind::Duplicate { .. } => of(
-                StatusCode::CONFLICT,
-                "request-repeated",
-                "The request was done before",
-                "it was done before, and repeats are refused",
-            ),
-            ErrorKind::Mismatch => of(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "key-reused",
-                "Idempotency-Key is already used",
-                "this key came before with another request: a new request needs a new key",
-            ),
-            ErrorKind::Unknown { .. } => of(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "outcome-unknown",
-                "The outcome is unknown",
-                "an earlier attempt ended without anybody knowing whether it was done, so it is not repeated: ask \
-                 before you send a new one",
-            ),
-            ErrorKind::Exhausted { .. } => of(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "attempts-exhausted",
-                "No attempt is left",
-                "every attempt at this request was abandoned, so it is not tried again: ask before you send a new one",
-            ),
-            ErrorKind::UnknownRecord | ErrorKind::WrongType => of(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "outcome-unknown",
-                "The outcome is unknown",
-                "what is stored of an earlier attempt cannot be read, so it is not repeated: ask before you send a new \
-                 one",
-            ),
-            ErrorKind::NotStored | ErrorKind::Undecodable | ErrorKind::TooLarge => of(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "answer-lost",
-                "The answer cannot be repeated",
-                "the request was done before, but its answer was not kept or cannot be read; it is not done again",
-            ),
-            ErrorKind::StoreUnavailable
-            | ErrorKind::ShuttingDown
-            | ErrorKind::TransactionAborted
-            | ErrorKind::CommitUnknown => of(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "unavailable",
-                "The service is unavailable",
-                "the request could not be worked on now: send it again with the same key",
-            ),
-            ErrorKind::TooManyRunning => of(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too-many-running",
-                "Too many requests are worked on",
-                "as many requests are worked on as may be at once, and nothing was done: send it again later with \
-                 the same key",
-            ),
-            ErrorKind::QuotaExceeded => of(
-                StatusCode::TOO_MANY_REQUESTS,
-                "quota-exceeded",
-                "The quota is used up",
-                "your quota of new requests is used up, and nothing was done: send it again later with the same key",
-            ),
-            ErrorKind::Unconfirmed => of(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "answer-unconfirmed",
-                "The answer is not confirmed",
-                "the request was worked on, and its answer is not stored yet: send it again with the same key to get it",
-            ),
-            ErrorKind::InvalidKey => of(
-                StatusCode::BAD_REQUEST,
-                "key-invalid",
-                "The key is not valid",
-                "what identifies this request is empty, too long or not valid",
-            ),
-            ErrorKind::TokenInvalid => of(
-                StatusCode::FORBIDDEN,
-                "token-invalid",
-                "The token is not valid",
-                "the one-time token of this request is damaged, or was given to somebody else or for something else; \
-                 nothing was done: load the page again",
-            ),
-            ErrorKind::TokenExpired => of(
-                StatusCode::FORBIDDEN,
-                "token-expired",
-                "The token has expired",
-                "the one-time token of this request has expired, and no answer to it is stored; nothing was done \
-                 now: load the page again",
-            ),
-            _ => of(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "misconfigured",
-                "The server made a mistake",
-                "the request was not worked on: the server's settings do not allow it",
-            ),
-        };
+        let mut problem = Self::of(error.kind());
         problem.instance = Some(error.instance().to_owned());
         problem.is_retryable = error.is_retryable();
         problem.retry_after = error.retry_after();

@@ -1,6 +1,5 @@
 //! The service that the layer wraps around another.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -319,14 +318,7 @@ impl<S: Clone> Clone for Idempotency<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Idempotency")
-            .field("settings", &self.settings)
-            .field("inner", &self.inner)
-            .finish()
-    }
-}
+debug_fields!([S: std::fmt::Debug] Idempotency<S> { settings, inner });
 
 #[cfg(test)]
 mod tests {

@@ -120,13 +120,9 @@ impl fmt::Display for KeyDigest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseKeyDigestError;
 
-impl fmt::Display for ParseKeyDigestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the text of a digest has 43 characters of `A–Z a–z 0–9 - _`, as an event shows it",
-        )
-    }
-}
+display_text!(ParseKeyDigestError {
+    Self => "the text of a digest has 43 characters of `A–Z a–z 0–9 - _`, as an event shows it";
+});
 
 impl std::error::Error for ParseKeyDigestError {}
 
@@ -360,15 +356,11 @@ pub enum KeyPart {
     Subject,
 }
 
-impl fmt::Display for KeyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Key => "key",
-            Self::Scope => "scope",
-            Self::Subject => "subject of the token",
-        })
-    }
-}
+display_text!(KeyPart {
+    Self::Key => "key";
+    Self::Scope => "scope";
+    Self::Subject => "subject of the token";
+});
 
 /// Error of a value that cannot be a key or scope.
 ///
@@ -403,40 +395,19 @@ pub enum KeyError {
     Unscoped,
 }
 
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty { part: KeyPart::Key } => f.write_str(
-                "the key is empty: all calls without one would get the answer of the first",
-            ),
-            Self::Empty {
-                part: KeyPart::Scope,
-            } => f.write_str(
-                "the scope is empty: all callers without one would see each other's answers",
-            ),
-            Self::Empty {
-                part: KeyPart::Subject,
-            } => f.write_str(
-                "the subject of the token is empty: all callers without a subject could use each other's tokens",
-            ),
-            Self::TooLong {
-                part,
-                bytes,
-                max_bytes,
-            } => write!(
-                f,
-                "the {part} takes at least {bytes} bytes, and {max_bytes} are allowed: \
-                 use what identifies the call, not what it carries"
-            ),
-            Self::Unencodable { part, .. } => write!(f, "the {part} cannot be encoded"),
-            Self::Unscoped => f.write_str(
-                "a client chooses its key: without a scope, a client that sends the key of another one gets its \
-                 answer; give the scope that was authenticated, or say that all clients share one namespace \
-                 (`scope = public`, `.public()`)",
-            ),
-        }
-    }
-}
+display_text!(KeyError {
+    Self::Empty { part: KeyPart::Key } => "the key is empty: all calls without one would get the answer of the first";
+    Self::Empty { part: KeyPart::Scope } => "the scope is empty: all callers without one would see each other's answers";
+    Self::Empty { part: KeyPart::Subject } =>
+        "the subject of the token is empty: all callers without a subject could use each other's tokens";
+    Self::TooLong { part, bytes, max_bytes } =>
+        "the {part} takes at least {bytes} bytes, and {max_bytes} are allowed: use what identifies the call, not what it \
+         carries";
+    Self::Unencodable { part, .. } => "the {part} cannot be encoded";
+    Self::Unscoped =>
+        "a client chooses its key: without a scope, a client that sends the key of another one gets its answer; give the \
+         scope that was authenticated, or say that all clients share one namespace (`scope = public`, `.public()`)";
+});
 
 impl std::error::Error for KeyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -34,12 +34,18 @@ pub struct By<F>(pub F);
 pub trait OnError<E> {
     #[doc(hidden)]
     fn encode(&self, error: &mut E, format: &Format) -> Encoded;
+    /// Reads a kept error; one of an earlier version of the function is refused where none is kept.
     #[doc(hidden)]
-    fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        let _ = body;
+        Err(Undecodable::Mistyped { at: 0 })
+    }
     /// The schema of a kept error; 0 if none is kept.
     #[doc(hidden)]
     #[must_use]
-    fn schema() -> u32;
+    fn schema() -> u32 {
+        0
+    }
 }
 
 /// An error for `on_error = classify`. A single trait, so that missing bounds produce one compiler error.
@@ -73,45 +79,38 @@ pub trait StepError: Classify + Replay {}
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> StepError for E {}
 
+/// Reads errors as they are kept.
+macro_rules! keeps_errors {
+    ($error:ident) => {
+        fn decode(body: &Body<'_>) -> Result<$error, Undecodable> {
+            $error::read(body)
+        }
+
+        fn schema() -> u32 {
+            $error::schema()
+        }
+    };
+}
+
 impl<E: ClassifiedError> OnError<E> for Classified {
     fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Encoded::by_class(error.class(), error, format)
     }
 
-    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
-        E::read(body)
-    }
-
-    fn schema() -> u32 {
-        E::schema()
-    }
+    keeps_errors!(E);
 }
 
 impl<E: StepError> OnError<E> for ClassifiedStep {
     fn encode(&self, error: &mut E, format: &Format) -> Encoded {
-        Classified.encode(error, format)
+        Encoded::by_class(error.class(), error, format)
     }
 
-    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
-        Classified::decode(body)
-    }
-
-    fn schema() -> u32 {
-        <Classified as OnError<E>>::schema()
-    }
+    keeps_errors!(E);
 }
 
 impl<E> OnError<E> for Release {
     fn encode(&self, _: &mut E, _: &Format) -> Encoded {
         Encoded::Release(Remains::Nothing)
-    }
-
-    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
-        Err(NOT_KEPT)
-    }
-
-    fn schema() -> u32 {
-        0
     }
 }
 
@@ -120,26 +119,12 @@ impl<E: Replay> OnError<E> for Keep {
         Encoded::by_class(Class::Business, error, format)
     }
 
-    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
-        E::read(body)
-    }
-
-    fn schema() -> u32 {
-        E::schema()
-    }
+    keeps_errors!(E);
 }
 
 impl<E> OnError<E> for Unknown {
     fn encode(&self, _: &mut E, _: &Format) -> Encoded {
         Encoded::empty(OutcomeKind::Unknown, None)
-    }
-
-    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
-        Err(NOT_KEPT)
-    }
-
-    fn schema() -> u32 {
-        0
     }
 }
 
@@ -148,14 +133,5 @@ impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
         Encoded::by_class(self.0(error), error, format)
     }
 
-    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
-        E::read(body)
-    }
-
-    fn schema() -> u32 {
-        E::schema()
-    }
+    keeps_errors!(E);
 }
-
-/// The stored error of an earlier version of the function, read by a version that keeps no errors.
-const NOT_KEPT: Undecodable = Undecodable::Mistyped { at: 0 };

@@ -13,11 +13,11 @@
 //! 47–    name of the instance
 //! ```
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use super::codes::coded_words;
 use super::fence::Fence;
 use super::header::Header;
 use super::journal::{EntryKind, Journal, JournalEntry};
@@ -53,99 +53,36 @@ pub enum AttemptEnd {
     Other,
 }
 
-impl AttemptEnd {
-    const CODES: [(u32, Self); 10] = [
-        (1, Self::Value),
-        (2, Self::BusinessError),
-        (3, Self::SystemError),
-        (4, Self::Cancelled),
-        (5, Self::Panicked),
-        (6, Self::Unknown),
-        (7, Self::Lapsed),
-        (8, Self::Released),
-        (9, Self::NotStored),
-        (10, Self::ByOperator),
-    ];
-
-    fn code(self) -> u32 {
-        let of = Self::CODES.iter().find(|(_, end)| *end == self);
-        of.map_or(0, |(code, _)| *code)
-    }
-
-    fn of(code: u32) -> Self {
-        let of = Self::CODES.iter().find(|(known, _)| *known == code);
-        of.map_or(Self::Other, |(_, end)| *end)
-    }
-
-    /// One word, as the `idem` command prints it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Value => "value",
-            Self::BusinessError => "business-error",
-            Self::SystemError => "system-error",
-            Self::NotStored => "not-stored",
-            Self::Cancelled => "cancelled",
-            Self::Panicked => "panicked",
-            Self::Unknown => "unknown",
-            Self::Released => "released",
-            Self::Lapsed => "lapsed",
-            Self::ByOperator => "ended-by-operator",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl AttemptEnd {
-    /// What happened, and what of the [guarantee](crate::guide::guarantee) let a body start again, or not.
-    #[must_use]
-    pub fn explanation(self) -> &'static str {
-        match self {
-            Self::Value => {
-                "it returned a value, which every later call gets: no body starts again (promise 2)"
-            }
-            Self::BusinessError => {
-                "it returned a business error, which was kept: every later call gets it (promise 2)"
-            }
-            Self::NotStored => {
-                "it succeeded, and its answer could not be stored: later calls are refused, and no body starts again \
-                 (promise 2)"
-            }
-            Self::SystemError => {
-                "it returned an error that is not kept (of class system, or by `on_error`): the key was released, and \
-                 the next call runs the body (promise 4)"
-            }
-            Self::Cancelled => {
-                "its body was dropped, when the caller went away or the lease was lost: by `on_cancel` the key was \
-                 released, and the next call runs the body (promise 4), or the outcome was recorded as unknown (promise 6)"
-            }
-            Self::Panicked => {
-                "its body panicked: by `on_panic` the key was released, and the next call runs the body (promise 4), or \
-                 the outcome was recorded as unknown (promise 6)"
-            }
-            Self::Unknown => {
-                "its outcome is not known: no body starts until a `reconcile` hook or an operator has settled it, or `ttl` \
-                 has passed (promise 6)"
-            }
-            Self::Released => "it gave its claim back: the next call runs the body (promise 4)",
-            Self::Lapsed => {
-                "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for \
-                 longer than the lease, its body ran for longer than `max_run`, or its caller went away \
-                 (`on_cancel = hold`); the next call took the key over (promises 1 and 4)"
-            }
-            Self::ByOperator => {
-                "it had not ended when an operator ended its claim, or settled its record (promise 4): if its process was \
-                 alive, its body may have run on"
-            }
-            Self::Other => "a later version of idem recorded its end",
-        }
-    }
-}
-
-impl fmt::Display for AttemptEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+coded_words! {
+    AttemptEnd: "What happened, and what of the [guarantee](crate::guide::guarantee) let a body start again, or not.",
+        "a later version of idem recorded its end";
+    1 Value "value":
+        "it returned a value, which every later call gets: no body starts again (promise 2)";
+    2 BusinessError "business-error":
+        "it returned a business error, which was kept: every later call gets it (promise 2)";
+    3 SystemError "system-error":
+        "it returned an error that is not kept (of class system, or by `on_error`): the key was released, and the next \
+         call runs the body (promise 4)";
+    4 Cancelled "cancelled":
+        "its body was dropped, when the caller went away or the lease was lost: by `on_cancel` the key was released, and \
+         the next call runs the body (promise 4), or the outcome was recorded as unknown (promise 6)";
+    5 Panicked "panicked":
+        "its body panicked: by `on_panic` the key was released, and the next call runs the body (promise 4), or the \
+         outcome was recorded as unknown (promise 6)";
+    6 Unknown "unknown":
+        "its outcome is not known: no body starts until a `reconcile` hook or an operator has settled it, or `ttl` has \
+         passed (promise 6)";
+    7 Lapsed "lapsed":
+        "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for longer than \
+         the lease, its body ran for longer than `max_run`, or its caller went away (`on_cancel = hold`); the next call \
+         took the key over (promises 1 and 4)";
+    8 Released "released":
+        "it gave its claim back: the next call runs the body (promise 4)";
+    9 NotStored "not-stored":
+        "it succeeded, and its answer could not be stored: later calls are refused, and no body starts again (promise 2)";
+    10 ByOperator "ended-by-operator":
+        "it had not ended when an operator ended its claim, or settled its record (promise 4): if its process was alive, \
+         its body may have run on";
 }
 
 /// An attempt that has ended, as the record of its call remembers it.
@@ -290,39 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_are_kept() {
-        let journal = (1..=40).fold(Journal::default(), |journal, number| {
-            journal.with(&attempt(number, AttemptEnd::SystemError).entry())
-        });
-        let numbers: Vec<_> = (journal.compacted().recorded_attempts().iter())
-            .map(|attempt| attempt.number)
-            .collect();
-        let expected: Vec<_> = std::iter::once(1).chain(26..=40).collect();
-        assert_eq!(numbers, expected);
-    }
-
-    #[test]
     fn the_first_and_the_last_take_overs_are_kept() {
-        let header = |attempts| Header {
-            attempts,
-            ..Header::new(
-                crate::record::State::Released,
-                Owner::from_bytes([1; 16]),
-                Fence::new(7),
-                Duration::ZERO,
-            )
-        };
-        let mut journal = Journal::default();
-        for attempts in 1..=100 {
-            journal = lapsed(&journal, &header(attempts), 5_000);
-        }
-        let numbers: Vec<_> = (journal.recorded_attempts().iter())
-            .map(|attempt| attempt.number)
-            .collect();
-        assert_eq!(
-            numbers,
-            std::iter::once(1).chain(86..=100).collect::<Vec<_>>()
-        );
+        let (state, owner) = (crate::record::State::Released, Owner::from_bytes([1; 16]));
+        let header = Header::new(state, owner, Fence::new(7), Duration::ZERO);
+        let journal = (1..=100).fold(Journal::default(), |journal, attempts| {
+            lapsed(&journal, &Header { attempts, ..header }, 5_000)
+        });
+        let kept = journal.compacted().recorded_attempts();
+        let numbers = kept.iter().map(|attempt| attempt.number);
+        assert!(numbers.eq(std::iter::once(1).chain(86..=100)));
     }
 
     #[test]

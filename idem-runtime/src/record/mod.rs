@@ -12,6 +12,7 @@
 
 mod answer_types;
 pub(crate) mod attempt;
+mod codes;
 mod fence;
 mod header;
 pub(crate) mod journal;

@@ -11,10 +11,10 @@
 //! 48–    the name; then the step, a NUL, and the reason; all in UTF-8
 //! ```
 
-use std::fmt;
 use std::time::SystemTime;
 
 use super::attempt::Attempt;
+use super::codes::coded_words;
 use super::journal::{EntryKind, Journal, JournalEntry, StepDigest, first_bytes};
 use super::label::KeyLabel;
 use crate::identity::fingerprint::Fingerprint;
@@ -43,68 +43,22 @@ pub enum OperatorVerb {
     Other,
 }
 
-impl OperatorVerb {
-    const CODES: [(u32, Self); 6] = [
-        (1, Self::Release),
-        (2, Self::Resolve),
-        (3, Self::ResolveError),
-        (4, Self::Reset),
-        (5, Self::ResetWithSteps),
-        (6, Self::Purge),
-    ];
-
-    fn code(self) -> u32 {
-        let of = Self::CODES.iter().find(|(_, verb)| *verb == self);
-        of.map_or(0, |(code, _)| *code)
-    }
-
-    fn of(code: u32) -> Self {
-        let of = Self::CODES.iter().find(|(known, _)| *known == code);
-        of.map_or(Self::Other, |(_, verb)| *verb)
-    }
-
-    /// One word, as the `idem` command prints it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Resolve => "resolve",
-            Self::ResolveError => "resolve-error",
-            Self::Reset => "reset",
-            Self::ResetWithSteps => "reset-with-steps",
-            Self::Purge => "purge",
-            Self::Other => "other",
-        }
-    }
-
-    /// What it does to the calls after it.
-    #[must_use]
-    pub fn explanation(self) -> &'static str {
-        match self {
-            Self::Release => {
-                "the claim was ended: the next call runs the body, if an attempt is left; the outcome of a reconciliation is unknown again"
-            }
-            Self::Resolve => "every later call gets the value that the operator gave",
-            Self::ResolveError => "every later call gets the error that the operator gave",
-            Self::Reset => {
-                "the next call runs the body, with the results of its finished steps; any other effect that had happened \
-                 happens again"
-            }
-            Self::ResetWithSteps => {
-                "the next call runs the body, and all of its steps: if the effect had happened, it happens again"
-            }
-            Self::Purge => {
-                "the record was removed: the next call runs the body, and if the effect had happened, it happens again"
-            }
-            Self::Other => "a later version of idem recorded it",
-        }
-    }
-}
-
-impl fmt::Display for OperatorVerb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+coded_words! {
+    OperatorVerb: "What it does to the calls after it.", "a later version of idem recorded it";
+    1 Release "release":
+        "the claim was ended: the next call runs the body, if an attempt is left; the outcome of a reconciliation is unknown \
+         again";
+    2 Resolve "resolve":
+        "every later call gets the value that the operator gave";
+    3 ResolveError "resolve-error":
+        "every later call gets the error that the operator gave";
+    4 Reset "reset":
+        "the next call runs the body, with the results of its finished steps; any other effect that had happened happens \
+         again";
+    5 ResetWithSteps "reset-with-steps":
+        "the next call runs the body, and all of its steps: if the effect had happened, it happens again";
+    6 Purge "purge":
+        "the record was removed: the next call runs the body, and if the effect had happened, it happens again";
 }
 
 /// A change of a record by an operator, as the record remembers it.
@@ -200,7 +154,9 @@ mod tests {
 
     #[test]
     fn acts_come_back_in_order_and_are_no_steps() {
-        let all = OperatorVerb::CODES.map(|(_, verb)| act(verb));
+        let all: Vec<_> = (OperatorVerb::CODES.iter())
+            .map(|(_, verb)| act(*verb))
+            .collect();
         let journal = written(&all);
         let back: Vec<_> = all.into_iter().map(HistoryEvent::Act).collect();
         assert_eq!(HistoryEvent::all_of(&journal), back);

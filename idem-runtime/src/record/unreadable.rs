@@ -1,7 +1,5 @@
 //! Stored values that are not readable as records.
 
-use std::fmt;
-
 /// The first byte of a record without a journal.
 pub const LAYOUT: u8 = b'2';
 /// The first byte of a record whose header is followed by a [`Journal`](super::Journal) with steps.
@@ -37,21 +35,14 @@ pub enum Unreadable {
     Immortal,
 }
 
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
-            Self::Layout { byte } => write!(
-                f,
-                "layout byte 0x{byte:02x} is none of 0x{LAYOUT:02x} to 0x{LAYOUT_ATTEMPTS:02x}: another version of idem, or not a record"
-            ),
-            Self::State { byte } => {
-                write!(f, "state byte 0x{byte:02x} is not known to this version")
-            }
-            Self::Type => f.write_str("the value is of another type than records have"),
-            Self::Immortal => f.write_str("the record has no expiry, which idem always sets"),
-        }
-    }
-}
+display_text!(Unreadable {
+    Self::Short { bytes } => "{bytes} bytes are too few for a record";
+    Self::Layout { byte } =>
+        "layout byte 0x{byte:02x} is none of 0x{LAYOUT:02x} to 0x{LAYOUT_ATTEMPTS:02x}: another version of idem, or not a \
+         record";
+    Self::State { byte } => "state byte 0x{byte:02x} is not known to this version";
+    Self::Type => "the value is of another type than records have";
+    Self::Immortal => "the record has no expiry, which idem always sets";
+});
 
 impl std::error::Error for Unreadable {}

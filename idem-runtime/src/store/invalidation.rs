@@ -1,6 +1,5 @@
 //! Notifications of answers that are resolved or reset.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -115,10 +114,6 @@ impl Listeners {
     }
 }
 
-impl fmt::Debug for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listeners")
-            .field("count", &self.0.count.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Listeners {
+    count: |it| it.0.count.load(Ordering::Relaxed)
+});

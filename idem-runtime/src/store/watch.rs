@@ -1,7 +1,6 @@
 //! Notifications of changes of a key, in place of polling.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -252,13 +251,9 @@ impl Drop for Watch {
 
 debug_fields!(Watch { key });
 
-impl fmt::Debug for Watchers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchers")
-            .field("keys", &self.0.watched.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Watchers {
+    keys: |it| it.0.watched.load(Ordering::Relaxed)
+});
 
 #[cfg(test)]
 mod tests;

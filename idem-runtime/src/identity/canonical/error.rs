@@ -45,26 +45,19 @@ impl CanonicalError {
 
 impl fmt::Display for CanonicalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            CanonicalErrorKind::DuplicateKey => f.write_str(
-                "two entries of one map, or two fields of one struct, have the same key",
-            ),
-            CanonicalErrorKind::TooDeep => {
-                write!(f, "it is nested more than {MAX_DEPTH} levels deep")
-            }
-            CanonicalErrorKind::Inconsistent => f.write_str(
-                "its `Serialize` implementation wrote a different number of elements than it \
-                 announced, or a map value without its key",
-            ),
-            CanonicalErrorKind::SerializeFailed => {
-                f.write_str("its `Serialize` implementation returned an error")
-            }
-            CanonicalErrorKind::TooLong { bytes } => {
-                write!(f, "its encoding has {bytes} bytes or more")
-            }
-        }
+        fmt::Display::fmt(&self.kind, f)
     }
 }
+
+display_text!(CanonicalErrorKind {
+    Self::DuplicateKey => "two entries of one map, or two fields of one struct, have the same key";
+    Self::TooDeep => "it is nested more than {MAX_DEPTH} levels deep";
+    Self::Inconsistent =>
+        "its `Serialize` implementation wrote a different number of elements than it announced, or a map value without \
+         its key";
+    Self::SerializeFailed => "its `Serialize` implementation returned an error";
+    Self::TooLong { bytes } => "its encoding has {bytes} bytes or more";
+});
 
 impl std::error::Error for CanonicalError {}
 

@@ -1,7 +1,5 @@
 //! Reasons that an answer is not stored, or cannot be read back.
 
-use std::fmt;
-
 /// Reason that an answer became a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unencodable {
@@ -32,44 +30,25 @@ pub enum Unencodable {
     Stream,
 }
 
-impl fmt::Display for Unencodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { max_bytes } => write!(
-                f,
-                "it is larger than {max_bytes} bytes (`max_value_bytes`; of a response of an HTTP layer, \
-                 `max_response_bytes`); duplicates get `NotStored`"
-            ),
-            Self::NotSerializable => {
-                f.write_str("its `Serialize` refused; duplicates get `NotStored`")
-            }
-            Self::Lossy => f.write_str(
-                "its format does not bring it back: it holds `Some` of nothing (`Some(None)`, `Some(())`) or, in JSON, a \
-                 number that is not finite; duplicates get `NotStored`",
-            ),
-            Self::Unreadable { type_name, at } => write!(
-                f,
-                "the `Deserialize` of `{type_name}` refuses what its `Serialize` wrote, at byte {at} (a field that is skipped or \
-                 renamed one way, a 128-bit integer under `flatten`); duplicates get `NotStored`"
-            ),
-            Self::Panicked => f.write_str(
-                "its `Serialize` or `Deserialize` panicked; duplicates get `NotStored`",
-            ),
-            Self::Unclassified => {
-                f.write_str("what classifies the error panicked; duplicates get `Unknown`")
-            }
-            Self::NotEncrypted => f.write_str(
-                "the operating system gave no randomness to encrypt it with; duplicates get \
-                 `NotStored`",
-            ),
-            #[cfg(feature = "http")]
-            Self::Stream => f.write_str(
-                "it is a stream (`text/event-stream`, `multipart/x-mixed-replace`) or an upgrade; duplicates get \
-                 `NotStored`",
-            ),
-        }
-    }
-}
+display_text!(Unencodable {
+    Self::TooLarge { max_bytes } =>
+        "it is larger than {max_bytes} bytes (`max_value_bytes`; of a response of an HTTP layer, `max_response_bytes`); \
+         duplicates get `NotStored`";
+    Self::NotSerializable => "its `Serialize` refused; duplicates get `NotStored`";
+    Self::Lossy =>
+        "its format does not bring it back: it holds `Some` of nothing (`Some(None)`, `Some(())`) or, in JSON, a number that \
+         is not finite; duplicates get `NotStored`";
+    Self::Unreadable { type_name, at } =>
+        "the `Deserialize` of `{type_name}` refuses what its `Serialize` wrote, at byte {at} (a field that is skipped or \
+         renamed one way, a 128-bit integer under `flatten`); duplicates get `NotStored`";
+    Self::Panicked => "its `Serialize` or `Deserialize` panicked; duplicates get `NotStored`";
+    Self::Unclassified => "what classifies the error panicked; duplicates get `Unknown`";
+    Self::NotEncrypted =>
+        "the operating system gave no randomness to encrypt it with; duplicates get `NotStored`";
+    #[cfg(feature = "http")]
+    Self::Stream =>
+        "it is a stream (`text/event-stream`, `multipart/x-mixed-replace`) or an upgrade; duplicates get `NotStored`";
+});
 
 /// Reason that a stored answer cannot be read back. The record is kept, and nothing runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,42 +104,18 @@ impl Undecodable {
     }
 }
 
-impl fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mistyped { at } => write!(f, "failed at byte {at}"),
-            Self::Format { tag } => write!(
-                f,
-                "its format byte 0x{tag:02x} is not known to this version: a newer version of idem \
-                 wrote it, or it is damaged"
-            ),
-            Self::Feature { name } => {
-                write!(
-                    f,
-                    "reading it takes the feature `{name}`, which this build leaves out"
-                )
-            }
-            Self::Short => f.write_str("it ends too early"),
-            Self::KeyMissing { id } => {
-                write!(
-                    f,
-                    "it is encrypted with key {id}, which this engine does not have"
-                )
-            }
-            Self::Forged { id } => write!(
-                f,
-                "it does not open with key {id}: it was changed, belongs to another call, or was \
-                 encrypted with another key of this id"
-            ),
-            Self::Plain => {
-                f.write_str(
-                    "it is not encrypted, and this engine reads encrypted answers only (`accept_plaintext` reads both)",
-                )
-            }
-            Self::Damaged => f.write_str("it does not decompress"),
-            Self::TooLarge { max_bytes } => {
-                write!(f, "it decompresses to more than {max_bytes} bytes")
-            }
-        }
-    }
-}
+display_text!(Undecodable {
+    Self::Mistyped { at } => "failed at byte {at}";
+    Self::Format { tag } =>
+        "its format byte 0x{tag:02x} is not known to this version: a newer version of idem wrote it, or it is damaged";
+    Self::Feature { name } => "reading it takes the feature `{name}`, which this build leaves out";
+    Self::Short => "it ends too early";
+    Self::KeyMissing { id } => "it is encrypted with key {id}, which this engine does not have";
+    Self::Forged { id } =>
+        "it does not open with key {id}: it was changed, belongs to another call, or was encrypted with another key of \
+         this id";
+    Self::Plain =>
+        "it is not encrypted, and this engine reads encrypted answers only (`accept_plaintext` reads both)";
+    Self::Damaged => "it does not decompress";
+    Self::TooLarge { max_bytes } => "it decompresses to more than {max_bytes} bytes";
+});

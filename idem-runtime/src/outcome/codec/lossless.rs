@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::ser::{
-    Error, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
-    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+    Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
 use super::layout::AnswerFormat;
@@ -40,24 +40,6 @@ struct LossCheck<'a> {
 #[derive(Clone, Copy)]
 struct ContentLossCheck<'a>(LossCheck<'a>);
 
-/// The error of a `Serialize` implementation; this module itself never fails.
-#[derive(Debug)]
-struct SerializeRefused;
-
-impl fmt::Display for SerializeRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the value does not serialize")
-    }
-}
-
-impl std::error::Error for SerializeRefused {}
-
-impl Error for SerializeRefused {
-    fn custom<T: fmt::Display>(_: T) -> Self {
-        Self
-    }
-}
-
 impl<'a> LossCheck<'a> {
     /// Records a value that is written as null: it is lost inside a `Some`.
     fn nothing(self) {
@@ -78,7 +60,7 @@ impl<'a> LossCheck<'a> {
 macro_rules! brought_back {
     ($($method:ident: $of:ty),+ $(,)?) => {
         $(
-            fn $method(self, _: $of) -> Result<(), SerializeRefused> {
+            fn $method(self, _: $of) -> Result<(), fmt::Error> {
                 Ok(())
             }
         )+
@@ -89,7 +71,7 @@ macro_rules! brought_back {
 macro_rules! compounds {
     ($($method:ident: $($of:ty),+;)+) => {
         $(
-            fn $method(self, $(_: $of),+) -> Result<ContentLossCheck<'a>, SerializeRefused> {
+            fn $method(self, $(_: $of),+) -> Result<ContentLossCheck<'a>, fmt::Error> {
                 Ok(self.within())
             }
         )+
@@ -98,7 +80,7 @@ macro_rules! compounds {
 
 impl<'a> Serializer for LossCheck<'a> {
     type Ok = ();
-    type Error = SerializeRefused;
+    type Error = fmt::Error;
     type SerializeSeq = ContentLossCheck<'a>;
     type SerializeTuple = ContentLossCheck<'a>;
     type SerializeTupleStruct = ContentLossCheck<'a>;
@@ -124,35 +106,35 @@ impl<'a> Serializer for LossCheck<'a> {
         serialize_bytes: &[u8],
     }
 
-    fn serialize_f32(self, number: f32) -> Result<(), SerializeRefused> {
+    fn serialize_f32(self, number: f32) -> Result<(), fmt::Error> {
         self.serialize_f64(number.into())
     }
 
-    fn serialize_f64(self, number: f64) -> Result<(), SerializeRefused> {
+    fn serialize_f64(self, number: f64) -> Result<(), fmt::Error> {
         if self.is_json && !number.is_finite() {
             self.lost.set(true);
         }
         Ok(())
     }
 
-    fn serialize_none(self) -> Result<(), SerializeRefused> {
+    fn serialize_none(self) -> Result<(), fmt::Error> {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), SerializeRefused> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), fmt::Error> {
         value.serialize(LossCheck {
             in_some: true,
             ..self
         })
     }
 
-    fn serialize_unit(self) -> Result<(), SerializeRefused> {
+    fn serialize_unit(self) -> Result<(), fmt::Error> {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), SerializeRefused> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), fmt::Error> {
         // An empty list in `MessagePack`.
         if self.is_json {
             self.nothing();
@@ -165,7 +147,7 @@ impl<'a> Serializer for LossCheck<'a> {
         _: &'static str,
         _: u32,
         _: &'static str,
-    ) -> Result<(), SerializeRefused> {
+    ) -> Result<(), fmt::Error> {
         Ok(())
     }
 
@@ -173,7 +155,7 @@ impl<'a> Serializer for LossCheck<'a> {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), SerializeRefused> {
+    ) -> Result<(), fmt::Error> {
         // Written as its content.
         value.serialize(self)
     }
@@ -184,7 +166,7 @@ impl<'a> Serializer for LossCheck<'a> {
         _: u32,
         _: &'static str,
         value: &T,
-    ) -> Result<(), SerializeRefused> {
+    ) -> Result<(), fmt::Error> {
         value.serialize(self.within().0)
     }
 
@@ -198,7 +180,7 @@ impl<'a> Serializer for LossCheck<'a> {
         serialize_struct_variant: &'static str, u32, &'static str, usize;
     }
 
-    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), SerializeRefused> {
+    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), fmt::Error> {
         Ok(())
     }
 
@@ -213,18 +195,18 @@ macro_rules! checks_content {
         $(
             impl $compound for ContentLossCheck<'_> {
                 type Ok = ();
-                type Error = SerializeRefused;
+                type Error = fmt::Error;
 
                 fn $method<T: Serialize + ?Sized>(
                     &mut self,
                     $($name: &'static str,)?
                     value: &T,
-                ) -> Result<(), SerializeRefused> {
+                ) -> Result<(), fmt::Error> {
                     $(let _ = $name;)?
                     value.serialize(self.0)
                 }
 
-                fn end(self) -> Result<(), SerializeRefused> {
+                fn end(self) -> Result<(), fmt::Error> {
                     Ok(())
                 }
             }
@@ -243,20 +225,17 @@ checks_content! {
 
 impl SerializeMap for ContentLossCheck<'_> {
     type Ok = ();
-    type Error = SerializeRefused;
+    type Error = fmt::Error;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), SerializeRefused> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
         key.serialize(self.0)
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(
-        &mut self,
-        value: &T,
-    ) -> Result<(), SerializeRefused> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
         value.serialize(self.0)
     }
 
-    fn end(self) -> Result<(), SerializeRefused> {
+    fn end(self) -> Result<(), fmt::Error> {
         Ok(())
     }
 }

@@ -5,10 +5,10 @@
 mod capacity;
 mod expiry;
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use std::{fmt, mem};
 
 use bytes::Bytes;
 
@@ -34,15 +34,6 @@ use crate::record::transition;
 ///
 /// It replies immediately, without I/O. A call of an engine on it takes part in tokio's cooperative budget all the
 /// same: a task that makes one call after the other yields to other tasks.
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use idem_runtime::{Engine, store::memory::MemoryStore};
-///
-/// let engine = Engine::new(MemoryStore::new());
-/// # drop(engine);
-/// # });
-/// ```
 #[derive(Clone)]
 pub struct MemoryStore(Arc<MemoryState>);
 
@@ -100,14 +91,10 @@ impl Default for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("entries", &self.len())
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(MemoryStore {
+    entries: |it| it.len(),
+    bytes: |it| it.bytes()
+});
 
 impl MemoryStore {
     /// A store with the default bounds.
