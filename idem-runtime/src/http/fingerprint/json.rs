@@ -1,9 +1,13 @@
 //! Canonical form of JSON documents ([RFC 8259](https://www.rfc-editor.org/rfc/rfc8259)).
 //!
-//! Parsed here rather than by `serde_json`, whose numbers are doubles and whose objects lose a name that occurs twice:
-//! two documents of different amounts must not be one. The output is the document without whitespace, each object
+//! Only strings and the form of numbers are parsed by `serde_json`: its numbers are doubles and its objects lose a name that
+//! occurs twice, and two documents of different amounts must not be one. The output is the document without whitespace, each object
 //! sorted by name, each string with as few escapes as possible, numbers as they came, and a comma after each member and
 //! element. That is unambiguous: the output of two documents is equal only if they differ in nothing else.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
 
 /// The limit of `serde_json`.
 const DEEPEST: usize = 128;
@@ -41,7 +45,6 @@ pub(super) fn canonical(body: &[u8], without: &[Pointer]) -> Option<Vec<u8>> {
         text,
         at: 0,
         out: Vec::with_capacity(body.len()),
-        unescaped: String::new(),
     };
     let without: Vec<&[String]> = without.iter().map(|pointer| &*pointer.0).collect();
     reader.value(&without, DEEPEST)?;
@@ -69,8 +72,6 @@ struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     out: Vec<u8>,
-    /// The last string that had escapes.
-    unescaped: String,
 }
 
 /// A member that was written: start and end of its name, and its own end.
@@ -81,7 +82,7 @@ struct Member {
     end: usize,
 }
 
-impl JsonReader<'_> {
+impl<'a> JsonReader<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -106,130 +107,40 @@ impl JsonReader<'_> {
             b'{' => self.object(without, depth.checked_sub(1)?),
             b'[' => self.array(without, depth.checked_sub(1)?),
             b'"' => self.string().map(drop),
-            b'-' | b'0'..=b'9' => self.number(),
-            _ => self.word(),
+            _ => self.scalar(),
         }
     }
 
-    fn word(&mut self) -> Option<()> {
+    /// Writes a number, or one of the three words, as it came.
+    fn scalar(&mut self) -> Option<()> {
         let rest = &self.text[self.at..];
-        let words = ["true", "false", "null"];
-        let word = words.into_iter().find(|word| rest.starts_with(word))?;
-        self.out.extend_from_slice(word.as_bytes());
-        self.at += word.len();
-        Some(())
-    }
-
-    fn digits(&mut self) -> Option<()> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        (self.at > start).then_some(())
-    }
-
-    fn number(&mut self) -> Option<()> {
-        let start = self.at;
-        self.at += usize::from(self.peek() == Some(b'-'));
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
-            self.digits()?;
-        }
-        self.out
-            .extend_from_slice(&self.text.as_bytes()[start..self.at]);
+        let end = rest.find([',', ']', '}', ' ', '\t', '\n', '\r']);
+        let scalar = &rest[..end.unwrap_or(rest.len())];
+        serde_json::from_str::<IgnoredAny>(scalar).ok()?;
+        self.out.extend_from_slice(scalar.as_bytes());
+        self.at += scalar.len();
         Some(())
     }
 
     /// Writes a string, and returns its characters.
-    fn string(&mut self) -> Option<&str> {
-        self.at += 1;
-        let start = self.at;
-        let plain = loop {
-            match self.peek()? {
-                b'"' => break true,
-                b'\\' => break false,
-                0..0x20 => return None,
-                _ => self.at += 1,
-            }
-        };
-        if plain {
-            let text = &self.text[start..self.at];
-            self.at += 1;
-            self.out.push(b'"');
-            self.out.extend_from_slice(text.as_bytes());
-            self.out.push(b'"');
-            return Some(text);
-        }
-        self.unescape(start)?;
-        serde_json::to_writer(&mut self.out, &self.unescaped).ok()?;
-        Some(&self.unescaped)
-    }
-
-    /// Reads a string that begins at `start`, from its first escape on.
-    fn unescape(&mut self, start: usize) -> Option<()> {
-        self.unescaped.clear();
-        self.unescaped.push_str(&self.text[start..self.at]);
+    fn string(&mut self) -> Option<Cow<'a, str>> {
+        let rest = &self.text[self.at..];
+        let mut end = 1;
         loop {
-            let plain = self.at;
-            while !matches!(self.peek()?, b'"' | b'\\' | 0..0x20) {
-                self.at += 1;
+            end += rest.get(end..)?.find(['"', '\\'])?;
+            if rest.as_bytes()[end] == b'"' {
+                break;
             }
-            self.unescaped.push_str(&self.text[plain..self.at]);
-            let byte = self.peek()?;
-            self.at += 1;
-            match byte {
-                b'"' => return Some(()),
-                b'\\' => {
-                    let character = self.escape()?;
-                    self.unescaped.push(character);
-                }
-                _ => return None,
-            }
+            end += 2;
         }
-    }
-
-    fn escape(&mut self) -> Option<char> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Some(match byte {
-            b'"' | b'\\' | b'/' => char::from(byte),
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                let first = self.unit()?;
-                let second = match first {
-                    0xd800..0xdc00 if self.text[self.at..].starts_with("\\u") => {
-                        self.at += 2;
-                        Some(self.unit()?)
-                    }
-                    _ => None,
-                };
-                // Half of a surrogate pair is no character.
-                let units = [first].into_iter().chain(second);
-                char::decode_utf16(units).next()?.ok()?
-            }
-            _ => return None,
-        })
-    }
-
-    fn unit(&mut self) -> Option<u16> {
-        let digits = self.text.get(self.at..self.at + 4)?;
-        self.at += 4;
-        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+        let written = &rest[..=end];
+        self.at += written.len();
+        // Borrowed, unless it has escapes.
+        let text = serde_json::from_str::<&str>(written).map(Cow::Borrowed);
+        let text = text.or_else(|_| serde_json::from_str(written).map(Cow::Owned));
+        let text = text.ok()?;
+        serde_json::to_writer(&mut self.out, &*text).ok()?;
+        Some(text)
     }
 
     fn array(&mut self, without: &Places<'_>, depth: usize) -> Option<()> {
@@ -285,7 +196,7 @@ impl JsonReader<'_> {
         let name = self.string()?;
         let places = match without {
             [] => Some(Vec::new()),
-            _ => within(without, name),
+            _ => within(without, &name),
         };
         let name_end = self.out.len();
         self.takes(b':').then_some(())?;
