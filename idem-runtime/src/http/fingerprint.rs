@@ -3,7 +3,6 @@
 mod json;
 mod multipart;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
@@ -301,17 +300,13 @@ fn boundary(request: &Parts) -> Option<&[u8]> {
     multipart::boundary(content_type(request)?.as_bytes())
 }
 
-impl fmt::Debug for Fingerprinter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fingerprinter")
-            .field("json", &self.json)
-            .field("multipart", &self.multipart)
-            .field("own", &self.own.is_some())
-            .field("headers", &self.headers)
-            .field("ignores_payment", &self.ignores_payment)
-            .finish()
-    }
-}
+debug_fields!(Fingerprinter {
+    json,
+    multipart,
+    own: |it| it.own.is_some(),
+    headers,
+    ignores_payment
+});
 
 #[cfg(test)]
 mod tests;

@@ -1,104 +1,43 @@
 //! Selection of the response headers that are stored.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use ::http::header::CONNECTION;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The default list of stored headers.
-const STORED: &[&str] = &[
+const STORED: [&str; 3] = [
     // Describe the body: RFC 9110, sections 8 and 14.4; RFC 6266; RFC 9530; RFC 7240.
-    "content-digest",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-location",
-    "content-range",
-    "content-type",
-    "preference-applied",
-    "repr-digest",
+    "content-digest content-disposition content-encoding content-language content-location content-range content-type \
+     preference-applied repr-digest",
     // Guide the client's next request: RFC 9110, sections 8.8 and 10.2; RFC 8288; RFC 5789.
-    "accept-patch",
-    "accept-post",
-    "allow",
-    "etag",
-    "last-modified",
-    "link",
-    "location",
-    "retry-after",
-    "stripe-should-retry",
+    "accept-patch accept-post allow etag last-modified link location retry-after stripe-should-retry",
     // Restrict the use of the response. Without them a replay would be laxer than the first response: RFC 9111; W3C
     // CSP; Fetch.
-    "cache-control",
-    "content-security-policy",
-    "cross-origin-embedder-policy",
-    "cross-origin-opener-policy",
-    "cross-origin-resource-policy",
-    "expires",
-    "permissions-policy",
-    "referrer-policy",
-    "vary",
-    "x-content-type-options",
-    "x-frame-options",
+    "cache-control content-security-policy cross-origin-embedder-policy cross-origin-opener-policy \
+     cross-origin-resource-policy expires permissions-policy referrer-policy vary x-content-type-options x-frame-options",
 ];
 
 /// Headers that belong to one response and one connection, or that are secrets of one client.
-const NEVER: &[&str] = &[
+const NEVER: [&str; 4] = [
     // Secrets of the first client.
-    "authentication-info",
-    "authorization",
-    "cookie",
-    "dpop",
-    "dpop-nonce",
-    "ocp-apim-subscription-key",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "set-cookie",
-    "set-cookie2",
-    "www-authenticate",
-    "x-amzn-oidc-accesstoken",
-    "x-amzn-oidc-data",
-    "x-auth",
-    "x-functions-key",
-    "x-jwt",
-    "x-jwt-assertion",
-    "x-token",
-    "x-vault-token",
+    "authentication-info authorization cookie dpop dpop-nonce ocp-apim-subscription-key proxy-authenticate \
+     proxy-authentication-info proxy-authorization set-cookie set-cookie2 www-authenticate x-amzn-oidc-accesstoken \
+     x-amzn-oidc-data x-auth x-functions-key x-jwt x-jwt-assertion x-token x-vault-token",
     // Of the connection: RFC 9110, section 7.6.1.
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
+    "connection keep-alive proxy-connection te transfer-encoding upgrade",
     // Of one request or moment.
-    "age",
-    "date",
-    "idempotent-replayed",
-    "request-id",
-    "server-timing",
-    "traceparent",
-    "traceresponse",
-    "tracestate",
-    "x-amzn-requestid",
-    "x-amzn-trace-id",
-    "x-b3-parentspanid",
-    "x-b3-sampled",
-    "x-b3-spanid",
-    "x-b3-traceid",
-    "x-correlation-id",
-    "x-request-id",
-    "x-response-time",
-    "x-runtime",
-    "x-trace-id",
+    "age date idempotent-replayed request-id server-timing traceparent traceresponse tracestate x-amzn-requestid \
+     x-amzn-trace-id x-b3-parentspanid x-b3-sampled x-b3-spanid x-b3-traceid x-correlation-id x-request-id \
+     x-response-time x-runtime x-trace-id",
     // Recomputed from the body.
-    "content-length",
-    "trailer",
+    "content-length trailer",
 ];
 
 /// Rate limits, in their many spellings; and CORS headers, which apply to one origin.
-const NEVER_PREFIXES: &[&str] = &[
+const NEVER_PREFIXES: [&str; 4] = [
     "access-control-",
     "ratelimit",
     "x-ratelimit-",
@@ -107,34 +46,27 @@ const NEVER_PREFIXES: &[&str] = &[
 
 /// Names of secrets of one client, alone and after a prefix: `access-token`, `x-access-token`,
 /// `x-shopify-access-token`. A cursor (`x-continuation-token`) is none.
-const SECRETS: &[&str] = &[
-    "access-token",
-    "api-key",
-    "apikey",
-    "auth-key",
-    "auth-token",
-    "authorization-token",
-    "csrf-token",
-    "id-token",
-    "password",
-    "refresh-token",
-    "secret",
-    "security-token",
-    "session",
-    "session-id",
-    "session-token",
-    "xsrf-token",
+const SECRETS: [&str; 1] = [
+    "access-token api-key apikey auth-key auth-token authorization-token csrf-token id-token password refresh-token \
+     secret security-token session session-id session-token xsrf-token",
 ];
+
+/// The names of a list.
+fn names(lists: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
+    lists.iter().flat_map(|list| list.split(' '))
+}
 
 /// Whether a header of this name is never stored, whatever the settings are.
 fn is_never(name: &str) -> bool {
+    static LISTED: LazyLock<HashSet<&str>> = LazyLock::new(|| names(&NEVER).collect());
+    static ENDINGS: LazyLock<Vec<&str>> = LazyLock::new(|| names(&SECRETS).collect());
     let is_secret = |secret: &&str| {
         let prefix = name.strip_suffix(*secret);
         prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
     };
-    NEVER.contains(&name)
+    LISTED.contains(name)
         || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || SECRETS.iter().any(is_secret)
+        || ENDINGS.iter().any(is_secret)
 }
 
 /// Parses the name of a header from the service's settings.
@@ -174,7 +106,7 @@ enum List {
 impl Default for StoredHeaders {
     fn default() -> Self {
         Self {
-            list: List::Only(STORED.iter().map(|name| Cow::Borrowed(*name)).collect()),
+            list: List::Only(names(&STORED).map(Cow::Borrowed).collect()),
             never: Vec::new(),
         }
     }
@@ -286,77 +218,56 @@ mod tests {
 
     #[test]
     fn what_is_never_stored_is_left_out_whoever_names_it() {
-        let lists = [NEVER, SECRETS].concat();
-        let spelled = [
-            "ratelimit",
-            "ratelimit-policy",
-            "x-ratelimit-remaining",
-            "access-control-allow-origin",
-            "access-control-expose-headers",
-            "x-api-key",
-            "x-goog-api-key",
-            "x-shopify-access-token",
-            "x-amz-security-token",
-            "x-session-token",
-            "x-csrf-token",
-        ];
-        for name in lists.into_iter().chain(spelled) {
+        let spelled = "ratelimit ratelimit-policy x-ratelimit-remaining access-control-allow-origin \
+            access-control-expose-headers x-api-key x-goog-api-key x-shopify-access-token x-amz-security-token \
+            x-session-token x-csrf-token";
+        for name in names(&NEVER)
+            .chain(names(&SECRETS))
+            .chain(spelled.split(' '))
+        {
             for rules in [StoredHeaders::default(), StoredHeaders::of_author()] {
                 assert_eq!(stored(&[(name, "1")], &rules), [""; 0]);
             }
             let listed = std::panic::catch_unwind(|| StoredHeaders::default().store(name));
-            assert!(listed.is_err(), "{name}");
+            let text = *listed.unwrap_err().downcast::<String>().unwrap();
+            assert!(
+                text.contains(&format!("`{name}` is never stored")),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_stored_by_default_is_spelled_as_headers_are() {
-        for name in STORED {
+        for name in names(&STORED) {
             assert!(!is_never(name), "{name}");
-            assert_eq!(header_name(name).as_str(), *name);
+            assert_eq!(header_name(name).as_str(), name);
             let kept = stored(&[(name, "1")], &StoredHeaders::default());
             assert_eq!(kept, [format!("{name}: 1")]);
         }
     }
 
     #[test]
-    fn a_header_that_is_not_on_the_list_is_not_stored() {
+    fn a_header_is_stored_once_it_is_listed() {
         for name in [
             "x-order-id",
             "server",
             "x-continuation-token",
             "x-secretary",
         ] {
-            assert_eq!(
-                stored(&[(name, "1")], &StoredHeaders::default()),
-                [""; 0],
-                "{name}"
-            );
+            let (of_name, shown) = ([(name, "1")], [format!("{name}: 1")]);
             let mut rules = StoredHeaders::default();
+            assert_eq!(stored(&of_name, &rules), [""; 0], "{name}");
             rules.store(&name.to_uppercase());
-            assert_eq!(stored(&[(name, "1")], &rules), [format!("{name}: 1")]);
+            assert_eq!(stored(&of_name, &rules), shown);
             // In addition to the others.
             assert_eq!(stored(&[("etag", "7")], &rules), ["etag: 7"]);
-            assert_eq!(
-                stored(&[(name, "1")], &StoredHeaders::of_author()),
-                [format!("{name}: 1")]
-            );
+            rules.never(&name.to_uppercase());
+            assert_eq!(stored(&of_name, &rules), [""; 0], "{name}");
+            rules.only();
+            assert_eq!(stored(&[("etag", "7")], &rules), [""; 0]);
+            assert_eq!(stored(&of_name, &StoredHeaders::of_author()), shown);
         }
-    }
-
-    #[test]
-    fn a_list_of_ones_own_takes_the_place_of_the_other() {
-        let mut rules = StoredHeaders::default();
-        rules.only();
-        rules.store("content-type");
-        let headers = [("content-type", "text/plain"), ("etag", "7")];
-        assert_eq!(stored(&headers, &rules), ["content-type: text/plain"]);
-    }
-
-    #[test]
-    #[should_panic(expected = "the header `x-refresh-token` is never stored")]
-    fn a_secret_on_the_list_is_a_mistake() {
-        StoredHeaders::default().store("X-Refresh-Token");
     }
 
     #[test]
@@ -380,32 +291,6 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no header can have the name \"x-account:\"")]
-    fn a_name_that_no_header_can_have_is_a_mistake() {
-        StoredHeaders::default().never("x-account:");
-    }
-
-    #[test]
-    fn the_others_stay_with_their_repeats() {
-        let headers = [
-            ("content-type", "text/plain"),
-            ("link", "</a>; rel=next"),
-            ("set-cookie", "session=1"),
-            ("location", "/orders/7"),
-            ("link", "</b>; rel=prev"),
-        ];
-        assert_eq!(
-            stored(&headers, &StoredHeaders::default()),
-            [
-                "content-type: text/plain",
-                "link: </a>; rel=next",
-                "link: </b>; rel=prev",
-                "location: /orders/7"
-            ]
-        );
-    }
-
-    #[test]
     fn what_connection_names_belongs_to_the_connection() {
         let headers = [
             ("connection", "close, X-Hop"),
@@ -415,19 +300,6 @@ mod tests {
             ("x-end", "3"),
         ];
         assert_eq!(stored(&headers, &StoredHeaders::of_author()), ["x-end: 3"]);
-    }
-
-    #[test]
-    fn a_service_leaves_out_more() {
-        let mut rules = StoredHeaders::default();
-        rules.never("X-Debug");
-        for name in ["x-debug", "x-kept"] {
-            rules.store(name);
-        }
-        assert_eq!(
-            stored(&[("x-debug", "1"), ("x-kept", "2")], &rules),
-            ["x-kept: 2"]
-        );
     }
 
     #[test]

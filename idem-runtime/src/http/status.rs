@@ -282,15 +282,10 @@ impl StatusPolicy {
 mod tests {
     use super::*;
 
-    fn all() -> impl Iterator<Item = StatusCode> {
-        (100..1_000).filter_map(|code| StatusCode::from_u16(code).ok())
-    }
-
     fn with(policy: &StatusPolicy, verdict: KeyVerdict) -> Vec<u16> {
-        all()
-            .filter(|status| policy.verdict(*status) == verdict)
-            .map(|status| status.as_u16())
-            .collect()
+        let all = (100..1_000).filter_map(|code| StatusCode::from_u16(code).ok());
+        let with = all.filter(|status| policy.verdict(*status) == verdict);
+        with.map(|status| status.as_u16()).collect()
     }
 
     /// Every status from `from` on that is not in `but`.
@@ -299,75 +294,43 @@ mod tests {
     }
 
     #[test]
-    fn careful_releases_refusals_and_does_not_guess() {
-        let policy = StatusPolicy::default();
-        assert_eq!(with(&policy, KeyVerdict::Release), CAREFUL);
-        let unknown: Vec<u16> = [408].into_iter().chain(rest(500, NOT_TRIED)).collect();
-        assert_eq!(with(&policy, KeyVerdict::Unknown), unknown);
-        let released: Vec<u16> = CAREFUL.iter().copied().filter(|code| *code < 500).collect();
-        let stored = with(&policy, KeyVerdict::Store);
-        assert_eq!(stored.len(), 400 - released.len() - 1);
-        for code in [101, 200, 201, 204, 303, 402, 409, 410, 451] {
-            assert!(stored.contains(&code), "{code}");
+    fn a_policy_decides_by_its_lists_and_the_ambiguous_statuses() {
+        let ambiguous = [vec![408], rest(500, NOT_TRIED)].concat();
+        let policies: [fn() -> _; 3] = [
+            StatusPolicy::careful,
+            StatusPolicy::draft,
+            StatusPolicy::stripe,
+        ];
+        let by_default = [KeyVerdict::Unknown, KeyVerdict::Store, KeyVerdict::Store];
+        let lists = [CAREFUL, CHALLENGES, STRIPE];
+        for ((policy, released), by_default) in policies.into_iter().zip(lists).zip(by_default) {
+            let left = rest(100, released);
+            let others = [KeyVerdict::Unknown, KeyVerdict::Release, KeyVerdict::Store];
+            let set = others.map(|verdict| (policy().ambiguous(verdict), verdict));
+            for (policy, verdict) in [(policy(), by_default)].into_iter().chain(set) {
+                let mut expected = released.to_vec();
+                match verdict {
+                    KeyVerdict::Release => expected.extend(&ambiguous),
+                    KeyVerdict::Unknown => assert_eq!(with(&policy, verdict), ambiguous),
+                    KeyVerdict::Store => assert_eq!(with(&policy, verdict), left),
+                }
+                expected.sort_unstable();
+                assert_eq!(with(&policy, KeyVerdict::Release), expected);
+            }
         }
-    }
-
-    #[test]
-    fn the_draft_repeats_successes_and_errors_but_no_challenge() {
-        let policy = StatusPolicy::draft();
-        assert_eq!(with(&policy, KeyVerdict::Release), CHALLENGES);
-        assert_eq!(with(&policy, KeyVerdict::Store), rest(100, CHALLENGES));
     }
 
     #[test]
     fn a_body_is_a_payment_challenge_by_one_member() {
-        let challenges = [
-            r#"{"x402Version":1}"#,
-            " {\"accepts\":[],\"x402Version\":null}",
-        ];
-        let others = [
-            "",
-            "x402Version",
-            "[1]",
-            r#"{"error":"card_declined"}"#,
-            r#"{"data":{"x402Version":1}}"#,
-            r#"{"x402Version":1"#,
-        ];
-        for body in challenges {
-            assert!(is_payment_challenge(body.as_bytes()), "{body}");
-        }
-        for body in others {
+        let others = r#"|x402Version|[1]|{"error":"card_declined"}|{"data":{"x402Version":1}}|{"x402Version":1"#;
+        for body in others.split('|') {
             assert!(!is_payment_challenge(body.as_bytes()), "{body}");
         }
-    }
-
-    #[test]
-    fn stripe_stores_what_the_endpoint_answered() {
-        let policy = StatusPolicy::stripe();
-        assert_eq!(with(&policy, KeyVerdict::Release), STRIPE);
-        assert_eq!(with(&policy, KeyVerdict::Store), rest(100, STRIPE));
-    }
-
-    #[test]
-    fn ambiguous_is_what_leaves_open_whether_it_was_done() {
-        let presets = [
-            StatusPolicy::careful(),
-            StatusPolicy::draft(),
-            StatusPolicy::stripe(),
-        ];
-        for preset in presets {
-            for verdict in [KeyVerdict::Store, KeyVerdict::Release, KeyVerdict::Unknown] {
-                let policy = preset.clone().ambiguous(verdict);
-                for status in all() {
-                    let code = status.as_u16();
-                    let expected = if code == 408 || rest(500, NOT_TRIED).contains(&code) {
-                        verdict
-                    } else {
-                        preset.verdict(status)
-                    };
-                    assert_eq!(policy.verdict(status), expected, "{status}");
-                }
-            }
+        for body in [
+            r#"{"x402Version":1}"#,
+            r#" {"accepts":[],"x402Version":null}"#,
+        ] {
+            assert!(is_payment_challenge(body.as_bytes()), "{body}");
         }
     }
 
@@ -376,22 +339,8 @@ mod tests {
         let policy = StatusPolicy::draft()
             .on(StatusCode::BAD_GATEWAY, KeyVerdict::Store)
             .on(StatusCode::BAD_GATEWAY, KeyVerdict::Release);
-        let released = with(&policy, KeyVerdict::Release);
-        let others = released
-            .into_iter()
-            .filter(|code| !CHALLENGES.contains(code));
-        assert_eq!(others.collect::<Vec<_>>(), [502]);
-    }
-
-    #[test]
-    fn without_a_response_there_is_nothing_to_store() {
-        let of = |verdict| {
-            StatusPolicy::careful()
-                .ambiguous(verdict)
-                .without_response()
-        };
-        assert_eq!(of(KeyVerdict::Store), KeyVerdict::Unknown);
-        assert_eq!(of(KeyVerdict::Unknown), KeyVerdict::Unknown);
-        assert_eq!(of(KeyVerdict::Release), KeyVerdict::Release);
+        let mut released = with(&policy, KeyVerdict::Release);
+        released.retain(|code| !CHALLENGES.contains(code));
+        assert_eq!(released, [502]);
     }
 }
