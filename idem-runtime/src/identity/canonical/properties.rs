@@ -107,30 +107,6 @@ impl Tree {
             _ => self.clone(),
         }
     }
-
-    /// The leaves that affect the encoding, each with a way to change it.
-    fn leaves(&mut self) -> Vec<&mut Self> {
-        match self {
-            Self::Seq(elements) => elements.iter_mut().flat_map(Self::leaves).collect(),
-            Self::Map(entries) => entries.iter_mut().flat_map(|(_, v)| v.leaves()).collect(),
-            Self::Struct(fields) => fields.iter_mut().flat_map(|(_, v)| v.leaves()).collect(),
-            leaf => vec![leaf],
-        }
-    }
-
-    fn change(&mut self) {
-        *self = match &*self {
-            Self::Null => Self::Bool(false),
-            Self::Bool(value) => Self::Bool(!value),
-            Self::Signed(value) => Self::Signed(value.wrapping_add(1)),
-            Self::Unsigned(value) => Self::Unsigned(value.wrapping_sub(1)),
-            Self::Single(value) if value.is_finite() => Self::Single(value.next_up()),
-            Self::Double(value) if value.is_finite() => Self::Double(value.next_down()),
-            Self::Text(value) => Self::Text(format!("{value}\0")),
-            Self::Bytes(value) => Self::Bytes([value, &[0][..]].concat()),
-            _ => Self::Null,
-        };
-    }
 }
 
 /// Floats other than −0.0 and NaN, which change their bits on the way as they should.
@@ -148,13 +124,14 @@ fn plain_single() -> impl Strategy<Value = f32> {
         })
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "b",
     "a",
     "id",
     "amount",
     "billing_address",
     "a_name_of_more_than_23_characters",
+    "a_name_of_more_than_23_characters_too",
 ];
 
 fn tree() -> impl Strategy<Value = Tree> {
@@ -202,35 +179,10 @@ proptest! {
     }
 
     #[test]
-    fn any_changed_leaf_makes_a_difference(tree in tree(), pick in any::<prop::sample::Index>()) {
-        let mut changed = tree.clone();
-        let mut leaves = changed.leaves();
-        prop_assume!(!leaves.is_empty());
-        let index = pick.index(leaves.len());
-        leaves[index].change();
-        // Neighbouring floats around zero: −0.0 is 0.0.
-        prop_assume!(changed != tree);
-        prop_assert_ne!(to_vec(&tree).unwrap(), to_vec(&changed).unwrap());
-    }
-
-    #[test]
     fn big_integers_come_back(signed in any::<i128>(), unsigned in any::<u128>(), shift in 0_u32..128) {
         let (signed, unsigned) = (signed >> shift, unsigned >> shift);
         let read: (i128, u128) =
             ciborium::from_reader(&to_vec(&(signed, unsigned)).unwrap()[..]).unwrap();
         prop_assert_eq!(read, (signed, unsigned));
-    }
-
-    #[test]
-    fn floats_come_back_by_their_bits(bits in any::<u64>(), single in any::<u32>()) {
-        let (double, single) = (f64::from_bits(bits), f32::from_bits(single));
-        let read: (f64, f64) =
-            ciborium::from_reader(&to_vec(&(double, single)).unwrap()[..]).unwrap();
-        prop_assert_eq!(read.0.is_nan(), double.is_nan());
-        prop_assert_eq!(read.1.is_nan(), single.is_nan());
-        // Adding zero takes the sign of −0.0.
-        prop_assert!(double.is_nan() || read.0.to_bits() == (double + 0.0).to_bits());
-        let single = f64::from(single) + 0.0;
-        prop_assert!(single.is_nan() || read.1.to_bits() == single.to_bits());
     }
 }

@@ -82,7 +82,7 @@ fn place() -> SampleAddress {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
@@ -95,62 +95,41 @@ fn value<T: Serialize + ?Sized>(name: &str, value: &T) -> String {
 }
 
 fn numbers() -> Vec<String> {
-    let mut lines = Vec::new();
-    for (name, number) in [
-        ("0", 0),
-        ("23", 23),
-        ("24", 24),
-        ("255", 255),
-        ("256", 256),
-        ("65535", 65_535),
-        ("65536", 65_536),
-        ("u32-max", u32::MAX.into()),
-        ("2^32", 1 << 32),
-        ("u64-max", u64::MAX),
-    ] {
-        lines.push(value(name, &number));
-    }
-    for (name, number) in [
-        ("-1", -1),
-        ("-24", -24),
-        ("-25", -25),
-        ("-256", -256),
-        ("-257", -257),
-        ("i64-min", i64::MIN),
-    ] {
-        lines.push(value(name, &number));
-    }
+    let unsigned = [0_u64, 23, 24, 255, 256, 65_535, 65_536];
+    let negative = [-1_i64, -24, -25, -256, -257];
+    let floats = [0.0, -0.0, 1.0, 1.5, -4.1, 0.1, 65_504.0, 65_505.0];
     let below_64_bits = -(1_i128 << 64);
+    let mut lines: Vec<_> = (unsigned.iter())
+        .map(|number| value(&number.to_string(), number))
+        .collect();
     lines.extend([
+        value("u32-max", &u32::MAX),
+        value("2^32", &(1_u64 << 32)),
+        value("u64-max", &u64::MAX),
+    ]);
+    lines.extend(negative.map(|number| value(&number.to_string(), &number)));
+    lines.extend([
+        value("i64-min", &i64::MIN),
         value("2^64", &(1_u128 << 64)),
         value("u128-max", &u128::MAX),
         value("-2^64", &below_64_bits),
         value("-2^64-1", &(below_64_bits - 1)),
         value("i128-min", &i128::MIN),
     ]);
-    for (name, number) in [
-        ("0.0", 0.0),
-        ("-0.0", -0.0),
-        ("1.0", 1.0),
-        ("1.5", 1.5),
-        ("-4.1", -4.1),
-        ("0.1", 0.1),
-        ("65504.0", 65_504.0),
-        ("65505.0", 65_505.0),
-        ("smallest-half", 2f64.powi(-24)),
-        ("below-smallest-half", 2f64.powi(-25)),
-        ("smallest-single", 2f64.powi(-149)),
-        ("smallest-double", f64::from_bits(1)),
-        ("f64-max", f64::MAX),
-        ("nan", f64::NAN),
-        ("nan-with-payload", f64::from_bits(0xfff8_0000_0000_0001)),
-        ("infinity", f64::INFINITY),
-        ("-infinity", f64::NEG_INFINITY),
-    ] {
-        lines.push(value(name, &number));
-    }
-    lines.push(value("0.1-single", &0.1_f32));
-    lines.push(value("1.5-single", &1.5_f32));
+    lines.extend(floats.map(|number: f64| value(&format!("{number:?}"), &number)));
+    lines.extend([
+        value("smallest-half", &2f64.powi(-24)),
+        value("below-smallest-half", &2f64.powi(-25)),
+        value("smallest-single", &2f64.powi(-149)),
+        value("smallest-double", &f64::from_bits(1)),
+        value("f64-max", &f64::MAX),
+        value("nan", &f64::NAN),
+        value("nan-with-payload", &f64::from_bits(0xfff8_0000_0000_0001)),
+        value("infinity", &f64::INFINITY),
+        value("-infinity", &f64::NEG_INFINITY),
+        value("0.1-single", &0.1_f32),
+        value("1.5-single", &1.5_f32),
+    ]);
     lines
 }
 

@@ -5,6 +5,7 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
 use super::{Fingerprint, FingerprintBuilder};
+use crate::identity::canonical::vectors::hex;
 
 struct Refusing;
 
@@ -15,77 +16,27 @@ impl Serialize for Refusing {
 }
 
 #[test]
-fn the_example_of_the_protocol() {
-    #[derive(Serialize)]
-    struct Place {
-        id: u8,
-        note: Option<String>,
-        items: [(&'static str, u8); 1],
-        meta: HashMap<&'static str, i8>,
-    }
-    let place = Place {
-        id: 7,
-        note: None,
-        items: [("a", 1)],
-        meta: HashMap::from([("x", 1), ("y", -2)]),
-    };
-    let digest = FingerprintBuilder::value("shop::place", &place)
-        .finish()
-        .unwrap();
-    let fingerprint = Fingerprint::of("shop::place", &place).unwrap();
+fn a_fingerprint_is_the_beginning_of_a_digest() {
+    let digest = FingerprintBuilder::value("op", &1).finish().unwrap();
+    let fingerprint = Fingerprint::of("op", &1).unwrap();
     assert_eq!(digest.fingerprint(), fingerprint);
-    assert_eq!(format!("{digest:?}"), "Digest(ebe42be9…)");
-    assert_eq!(format!("{fingerprint:?}"), "Fingerprint(ebe42be9…)");
-    assert_eq!(fingerprint.as_bytes()[12..], [0xf4, 0x42, 0xbc, 0x82]);
-    assert_eq!(
-        Fingerprint::from_bytes(*fingerprint.as_bytes()),
-        fingerprint
-    );
+    let bytes = fingerprint.as_bytes();
+    assert_eq!(digest.as_bytes()[..16], *bytes);
+    assert_eq!(Fingerprint::from_bytes(*bytes), fingerprint);
+    let shown = hex(&bytes[..4]);
+    assert_eq!(format!("{digest:?}"), format!("Digest({shown}…)"));
+    assert_eq!(format!("{fingerprint:?}"), format!("Fingerprint({shown}…)"));
 }
 
 #[test]
 fn arguments_are_a_map_by_name() {
-    #[derive(Serialize)]
-    struct Arguments {
-        aa: u64,
-        b: &'static str,
-        c: Vec<u16>,
-    }
-    let mut arguments = FingerprintBuilder::new("op", 3);
-    arguments.arg("b", "x");
-    arguments.arg("c", &vec![1; 5_000]);
-    arguments.arg("aa", &2);
-    let map = Arguments {
-        aa: 2,
-        b: "x",
-        c: vec![1; 5_000],
-    };
+    let long = vec![1_u64; 5_000];
+    let mut arguments = FingerprintBuilder::new("op", 2);
+    arguments.arg("c", &long);
+    arguments.arg("aa", &long);
+    let map = HashMap::from([("aa", &long), ("c", &long)]);
     let whole = FingerprintBuilder::value("op", &map);
     assert_eq!(arguments.finish().unwrap(), whole.finish().unwrap());
-}
-
-#[test]
-fn an_argument_that_is_none_is_not_one_that_is_missing() {
-    let mut one = FingerprintBuilder::new("op", 1);
-    one.arg("a", &None::<u8>);
-    let none = FingerprintBuilder::new("op", 0);
-    assert_ne!(one.finish().unwrap(), none.finish().unwrap());
-}
-
-#[test]
-fn the_operation_takes_part() {
-    let [one, other] = ["op", "op2"].map(|op| Fingerprint::of(op, &1).unwrap());
-    assert_ne!(one, other);
-}
-
-#[test]
-fn two_hundred_hash_maps_have_one_fingerprint() {
-    let of = || {
-        let map: HashMap<String, u32> = (0..40).map(|i| (format!("key {i}"), i)).collect();
-        Fingerprint::of("op", &map).unwrap()
-    };
-    let first = of();
-    assert!((0..200).all(|_| of() == first));
 }
 
 #[test]
