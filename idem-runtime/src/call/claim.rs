@@ -258,14 +258,7 @@ impl Claim {
         match settled {
             Settled::Own => Ok(Completion::Own(value)),
             Settled::Adopted { record, left } => {
-                let stored = StoredAnswer::new(
-                    core.formats.mine(),
-                    operation,
-                    key.digest(),
-                    record,
-                    left,
-                    true,
-                );
+                let stored = core.stored((operation, key.digest()), record, left, true);
                 Ok(Completion::Adopted(stored))
             }
             Settled::Overtaken(retry_after) => {

@@ -27,7 +27,7 @@ use crate::outcome::codec::EncodedAnswer;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
+use crate::record::{AttemptEnd, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
@@ -151,10 +151,7 @@ impl HeldClaim {
                 let attempt = recorder.attempt(&claim, end, self.core.clock.calendar());
                 let attempt = attempt.entry();
                 // One that the store would not read again is not written.
-                let max_bytes = self.core.store.max_record_bytes();
-                let fits = |journal: &Journal| {
-                    max_bytes.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
-                };
+                let fits = |journal: &Journal| self.core.takes_journal(journal);
                 let labelled = (self.policy().label.as_ref())
                     // A journal is appended to: the first label stays.
                     .filter(|_| !journal.has_label())

@@ -30,7 +30,7 @@ use crate::record::journal::StepDigest;
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
-    AnswerTypes, Attempt, AttemptEnd, Fence, HEADER, Header, HistoryEvent, Journal, JournalKind,
+    AnswerTypes, Attempt, AttemptEnd, Fence, Header, HistoryEvent, Journal, JournalKind,
     OperatorAct, OperatorVerb, OutcomeKind, Owner, Process, Record, State,
 };
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError};
@@ -498,8 +498,7 @@ impl Entry {
             with = with.with(&act.entry(*step));
         }
         // One that the store would not read again is not written.
-        let most = self.core.store.max_record_bytes();
-        let fits = most.is_none_or(|most| HEADER + with.as_bytes().len() <= most);
+        let fits = self.core.takes_journal(&with);
         if fits { with } else { journal.clone() }
     }
 
@@ -788,9 +787,9 @@ impl Core {
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (core, there) = (Arc::clone(self), key.clone());
+        let (store, there) = (Arc::clone(&self.store), key.clone());
         match self
-            .on_own_thread(async move { core.store.read(&there).await })
+            .on_own_thread(async move { store.read(&there).await })
             .await
         {
             Some(reply) => reply,
@@ -799,13 +798,10 @@ impl Core {
     }
 
     /// Lists on that thread as well.
-    pub(crate) async fn list(
-        self: &Arc<Self>,
-        request: &ListRequest,
-    ) -> Result<ListReply, StoreError> {
-        let (core, step) = (Arc::clone(self), request.clone());
+    pub(crate) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
+        let (store, step) = (Arc::clone(&self.store), request.clone());
         match self
-            .on_own_thread(async move { core.store.list(&step).await })
+            .on_own_thread(async move { store.list(&step).await })
             .await
         {
             Some(reply) => reply,

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::call::core::Core;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
+use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::{EffectivePolicy, OnDuplicate};
@@ -52,15 +53,24 @@ impl Core {
                         local,
                     },
                 );
-                let digest = key.digest();
-                let mut stored =
-                    StoredAnswer::new(self.formats.mine(), operation, digest, record, left, waited);
+                let mut stored = self.stored((operation, key.digest()), record, left, waited);
                 stored.is_local = local;
                 Ok(stored)
             }
             // An unknown outcome has returned above.
             OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
         }
+    }
+
+    /// An answer as a caller of this operation and digest reads it.
+    pub(crate) fn stored(
+        &self,
+        (operation, digest): (&Operation, &KeyDigest),
+        record: Record,
+        left: Duration,
+        waited: bool,
+    ) -> StoredAnswer {
+        StoredAnswer::new(self.formats.mine(), operation, digest, record, left, waited)
     }
 
     /// The error of a finished record without an answer.

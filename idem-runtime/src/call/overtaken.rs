@@ -20,7 +20,6 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::outcome::codec::Encoded;
-use crate::outcome::stored::StoredAnswer;
 use crate::policy::OnCancel;
 use crate::record::transition::Remains;
 use crate::record::unknown_cause::Cause;
@@ -101,9 +100,9 @@ pub(super) fn adopt(
                     output.refuse(error);
                     return refused;
                 }
-                let (core, digest) = (&engine.core, context.key());
-                let stored =
-                    StoredAnswer::new(core.formats.mine(), operation, digest, record, left, true);
+                let stored = engine
+                    .core
+                    .stored((operation, context.key()), record, left, true);
                 return replay(engine, output, &stored, CallOutcome::Adopted);
             }
             _ => engine.core.unanswered(operation, &record, left),

@@ -23,7 +23,7 @@ use crate::policy::OnUnconfirmed;
 use crate::record::journal::{EntryKind, JournalEntry, StepDigest};
 use crate::record::transition::{AppendReply, RenewReply};
 use crate::record::unknown_cause::Cause;
-use crate::record::{HEADER, Header, OutcomeKind, Record, State, Unreadable};
+use crate::record::{HEADER, Header, Journal, OutcomeKind, Record, State, Unreadable};
 use crate::store::StoreError;
 
 /// A step of a call.
@@ -96,6 +96,22 @@ impl StepIdentity {
     }
 }
 
+impl Core {
+    /// The longest journal of steps that the store takes.
+    pub(crate) fn max_journal_bytes(&self) -> usize {
+        let record = self.store.max_record_bytes();
+        record.map_or(MAX_JOURNAL_BYTES, |bytes| {
+            bytes.saturating_sub(HEADER).min(MAX_JOURNAL_BYTES)
+        })
+    }
+
+    /// Whether the store would read a record with this journal alone again.
+    pub(crate) fn takes_journal(&self, journal: &Journal) -> bool {
+        let max = self.store.max_record_bytes();
+        max.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
+    }
+}
+
 impl Steps {
     /// The identity of a step in the record of its call.
     pub(crate) fn identify(
@@ -116,12 +132,8 @@ impl Steps {
         }
     }
 
-    /// The longest journal that the store takes.
     fn max_bytes(&self) -> usize {
-        let record = self.core.store.max_record_bytes();
-        record.map_or(MAX_JOURNAL_BYTES, |bytes| {
-            bytes.saturating_sub(HEADER).min(MAX_JOURNAL_BYTES)
-        })
+        self.core.max_journal_bytes()
     }
 
     /// Decides how a step starts. Its name is then used in this attempt.
@@ -233,15 +245,8 @@ impl Steps {
         let (state, claim) = (State::Done { outcome, schema }, self.lease.claim());
         let header = Header::new(state, claim.owner, claim.fence, Duration::ZERO);
         let record = Record::new(header, [&header.encode()[..], body].concat().into());
-        let (format, operation) = (self.core.formats.mine(), self.lease.key.operation());
-        StoredAnswer::new(
-            format,
-            operation,
-            &step.digest,
-            record,
-            Duration::ZERO,
-            false,
-        )
+        let step = (self.lease.key.operation(), &step.digest);
+        self.core.stored(step, record, Duration::ZERO, false)
     }
 
     fn emit(&self, kind: EventKind<'_>) {

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::Entry;
-use crate::call::step_log::MAX_JOURNAL_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::identity::derived_key;
 use crate::identity::digest_key::StepPart;
@@ -216,10 +215,7 @@ impl Entry {
             }
         }
         let settled = settled.compacted();
-        let most = self.core.store.max_record_bytes();
-        let most = most.map_or(MAX_JOURNAL_BYTES, |most| {
-            MAX_JOURNAL_BYTES.min(most.saturating_sub(HEADER))
-        });
+        let most = self.core.max_journal_bytes();
         if settled.as_bytes().len() > most.max(journal.as_bytes().len()) {
             return refused(ErrorKind::NotStored, "the value is too long for the record");
         }
