@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Hashes keys that contain a digest.
+/// Hashes keys that contain a digest, and short names.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
     secret: [u64; 2],

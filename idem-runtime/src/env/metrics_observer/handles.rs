@@ -1,11 +1,13 @@
 //! The handles of the metrics of one operation, and the table of operations.
 
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
+use crate::env::digest_hasher::Spread;
 use crate::error::ErrorKind;
 
 /// The upper bound of operations with a label of their own. Names that are made at run time must not exhaust the memory
@@ -188,6 +190,7 @@ impl Handles {
 /// The handles of each operation: a hash table whose slots are set once, so that a look-up takes no lock.
 pub(super) struct Operations {
     slots: Box<[OnceLock<Box<Handles>>]>,
+    spread: Spread,
     taken: AtomicUsize,
     other: OnceLock<Box<Handles>>,
 }
@@ -196,6 +199,7 @@ impl Default for Operations {
     fn default() -> Self {
         Self {
             slots: (0..SLOTS).map(|_| OnceLock::new()).collect(),
+            spread: Spread::default(),
             taken: AtomicUsize::new(0),
             other: OnceLock::new(),
         }
@@ -205,7 +209,7 @@ impl Default for Operations {
 impl Operations {
     /// The handles of this operation, registered with the first look-up.
     pub(super) fn get(&self, operation: &str) -> &Handles {
-        let mut slot = hash(operation.as_bytes());
+        let mut slot = usize::try_from(self.spread.hash_one(operation) >> 32).unwrap_or(0);
         // Some slot is empty: calls that race here may take a few more than the bound, and not the other half.
         loop {
             slot %= SLOTS;
@@ -225,23 +229,6 @@ impl Operations {
             slot += 1;
         }
     }
-}
-
-/// A hash of a short name, for a table whose size bounds what a collision costs.
-fn hash(name: &[u8]) -> usize {
-    let mut hash = name.len() as u64;
-    let mut mix = |word: u64| {
-        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    };
-    let (words, rest) = name.as_chunks::<8>();
-    for word in words {
-        mix(u64::from_le_bytes(*word));
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    mix(u64::from_le_bytes(last));
-    // The high bits are the mixed ones.
-    usize::try_from(hash >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]
