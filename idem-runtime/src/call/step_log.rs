@@ -330,6 +330,12 @@ mod tests {
         log
     }
 
+    /// Enters a step whose first entry has at least 50 bytes.
+    fn enter(log: &StepLog, step: u8) -> Result<Option<EntryKind>, Unstartable> {
+        let found = log.enter([step; 16], 50, MAX_JOURNAL_BYTES)?;
+        Ok(found.map(|entry| entry.kind))
+    }
+
     #[test]
     fn the_last_entry_of_a_step_counts() {
         let log = inherited(&[
@@ -339,67 +345,43 @@ mod tests {
             entry(EntryKind::Begun, 3),
             entry(EntryKind::Void, 3),
         ]);
-        let kind = |step: u8| {
-            let found = log.enter([step; 16], 50, MAX_JOURNAL_BYTES);
-            found.expect("it may start").map(|entry| entry.kind)
-        };
-        assert_eq!(
-            [1, 2, 3, 4].map(kind),
-            [Some(EntryKind::Value), Some(EntryKind::Begun), None, None]
-        );
+        let kinds = [Some(EntryKind::Value), Some(EntryKind::Begun), None, None];
+        assert_eq!([1, 2, 3, 4].map(|step| enter(&log, step)), kinds.map(Ok));
+        assert_eq!(enter(&log, 4), Err(Unstartable::Repeated));
         assert!(log.unused().is_empty());
     }
 
-    #[test]
-    fn a_name_is_used_once_in_an_attempt() {
-        let log = StepLog::default();
-        assert!(log.enter([1; 16], 50, MAX_JOURNAL_BYTES).is_ok());
-        assert!(matches!(
-            log.enter([1; 16], 50, MAX_JOURNAL_BYTES),
-            Err(Unstartable::Repeated)
-        ));
+    fn finished(steps: u8) -> StepLog {
+        let entries: Vec<_> = (0..steps)
+            .map(|step| entry(EntryKind::Value, step))
+            .collect();
+        inherited(&entries)
     }
 
     #[test]
     fn a_finished_step_is_found_however_full_the_journal_is() {
-        let log = inherited(
-            &(0..64)
-                .map(|step| entry(EntryKind::Value, step))
-                .collect::<Vec<_>>(),
-        );
-        assert!(matches!(
-            log.enter([3; 16], 50, MAX_JOURNAL_BYTES),
-            Ok(Some(_))
-        ));
-        assert!(matches!(
-            log.enter([99; 16], 50, MAX_JOURNAL_BYTES),
-            Err(Unstartable::TooMany)
-        ));
+        let log = finished(64);
+        assert_eq!(enter(&log, 3), Ok(Some(EntryKind::Value)));
+        assert_eq!(enter(&log, 99), Err(Unstartable::TooMany));
         assert_eq!(log.unused().len(), 63);
     }
 
     /// Finds replayed steps that count twice.
     #[test]
     fn a_step_that_is_replayed_counts_once() {
-        let log = inherited(
-            &(0..40)
-                .map(|step| entry(EntryKind::Value, step))
-                .collect::<Vec<_>>(),
-        );
-        for step in 0..41 {
-            assert!(log.enter([step; 16], 50, MAX_JOURNAL_BYTES).is_ok());
-        }
+        let log = finished(40);
+        assert!((0..41).all(|step| enter(&log, step).is_ok()));
     }
 
     #[test]
     fn a_full_journal_refuses_a_step_before_its_effect() {
         let log = inherited(&[entry(EntryKind::Begun, 1)]);
         log.lock().bytes = vec![0; MAX_JOURNAL_BYTES - 49];
-        assert!(matches!(
-            log.enter([1; 16], 50, MAX_JOURNAL_BYTES),
-            Err(Unstartable::Full)
-        ));
+        assert_eq!(enter(&log, 1), Err(Unstartable::Full));
         assert!(log.enter([1; 16], 49, MAX_JOURNAL_BYTES).is_ok());
+        let log = StepLog::default();
+        log.inherit(&Journal::new(Bytes::from_static(b"\0\0\0\x09Z12345678")));
+        assert!(matches!(enter(&log, 1), Err(Unstartable::Broken(_))));
     }
 
     #[test]
@@ -415,15 +397,5 @@ mod tests {
         log.confirm(both);
         log.confirm(first);
         assert!(!log.is_unsent());
-    }
-
-    #[test]
-    fn a_broken_journal_starts_nothing() {
-        let log = StepLog::default();
-        log.inherit(&Journal::new(Bytes::from_static(b"\0\0\0\x09Z12345678")));
-        assert!(matches!(
-            log.enter([1; 16], 50, MAX_JOURNAL_BYTES),
-            Err(Unstartable::Broken(_))
-        ));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
+use crate::identity::canonical::vectors::hex;
 use crate::identity::fingerprint::Fingerprint;
 
 fn header(state: State) -> Header {
@@ -20,44 +21,36 @@ fn header(state: State) -> Header {
     }
 }
 
+const LEASE: Duration = Duration::from_secs(30);
+const PENDING: State = State::Pending { lease: LEASE };
+const RECONCILING: State = State::Reconciling { lease: LEASE };
+
+const fn done(outcome: OutcomeKind) -> State {
+    let schema = 0xdead_beef;
+    State::Done { outcome, schema }
+}
+
+/// The states that have an answer, or had one.
+const ANSWERED: [State; 3] = [
+    done(OutcomeKind::Value),
+    done(OutcomeKind::Error),
+    done(OutcomeKind::Tombstone),
+];
+const UNKNOWN: State = done(OutcomeKind::Unknown);
+
 #[test]
-fn every_state_survives_its_bytes() {
-    for state in [
-        State::Pending {
-            lease: Duration::from_secs(30),
-        },
-        State::Reconciling {
-            lease: Duration::from_millis(1),
-        },
-        State::Released,
-        State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 0xdead_beef,
-        },
-        State::Done {
-            outcome: OutcomeKind::Error,
-            schema: 1,
-        },
-        State::Done {
-            outcome: OutcomeKind::Unknown,
-            schema: 0,
-        },
-        State::Done {
-            outcome: OutcomeKind::Tombstone,
-            schema: u32::MAX,
-        },
-    ] {
-        assert_eq!(Header::decode(&header(state).encode()), Ok(header(state)));
+fn each_state_has_its_byte_and_comes_back() {
+    let unanswered = [PENDING, RECONCILING, State::Released, UNKNOWN];
+    for (state, byte) in (unanswered.into_iter().chain(ANSWERED)).zip(*b"PQRUDET") {
+        let bytes = header(state).encode();
+        assert_eq!(bytes[1], byte, "{state:?}");
+        assert_eq!(Header::decode(&bytes), Ok(header(state)));
     }
 }
 
 #[test]
 fn the_layout_is_frozen() {
-    let bytes = header(State::Pending {
-        lease: Duration::from_secs(30),
-    })
-    .encode();
-    let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
+    let hex = hex(&header(PENDING).encode());
     assert_eq!(
         hex,
         concat!(
@@ -71,23 +64,6 @@ fn the_layout_is_frozen() {
             "3b728001"
         )
     );
-}
-
-#[test]
-fn each_state_has_its_byte() {
-    let lease = Duration::from_secs(30);
-    let done = |outcome| State::Done { outcome, schema: 0 };
-    for (state, byte) in [
-        (State::Pending { lease }, b'P'),
-        (State::Reconciling { lease }, b'Q'),
-        (State::Released, b'R'),
-        (done(OutcomeKind::Value), b'D'),
-        (done(OutcomeKind::Error), b'E'),
-        (done(OutcomeKind::Unknown), b'U'),
-        (done(OutcomeKind::Tombstone), b'T'),
-    ] {
-        assert_eq!(header(state).encode()[1], byte, "{state:?}");
-    }
 }
 
 #[test]
@@ -117,54 +93,27 @@ fn a_value_that_is_no_record_is_refused() {
 
 #[test]
 fn a_journal_has_a_layout_of_its_own_and_no_answer() {
-    for state in [
-        State::Pending {
-            lease: Duration::from_secs(30),
-        },
-        State::Reconciling {
-            lease: Duration::from_secs(30),
-        },
-        State::Released,
-        State::Done {
-            outcome: OutcomeKind::Unknown,
-            schema: 3,
-        },
-    ] {
-        let with_journal = Header {
-            journal: JournalKind::Steps,
-            ..header(state)
-        };
-        let bytes = [&with_journal.encode()[..], b"steps"].concat();
+    let with_steps = |state| Header {
+        journal: JournalKind::Steps,
+        ..header(state)
+    };
+    for header in [PENDING, RECONCILING, State::Released, UNKNOWN].map(with_steps) {
+        let bytes = [&header.encode()[..], b"steps"].concat();
         assert_eq!(bytes[0], b'3');
         let record = Record::decode(bytes.into()).unwrap();
-        assert_eq!((record.header, record.body()), (with_journal, &b""[..]));
+        assert_eq!((record.header, record.body()), (header, &b""[..]));
         assert_eq!(record.journal().as_bytes(), &b"steps"[..]);
     }
-    for (outcome, byte) in [
-        (OutcomeKind::Value, b'D'),
-        (OutcomeKind::Error, b'E'),
-        (OutcomeKind::Tombstone, b'T'),
-    ] {
-        let answered = Header {
-            journal: JournalKind::Steps,
-            ..header(State::Done { outcome, schema: 1 })
-        };
-        assert_eq!(
-            Header::decode(&answered.encode()),
-            Err(Unreadable::State { byte })
-        );
+    for (header, byte) in ANSWERED.map(with_steps).iter().zip(*b"DET") {
+        let refused = Err(Unreadable::State { byte });
+        assert_eq!(Header::decode(&header.encode()), refused);
     }
 }
 
 #[test]
 fn an_answer_has_its_attempts_behind_it() {
     let attempts = Journal::new(Bytes::from_static(b"\0\0\0\x03a12"));
-    for outcome in [
-        OutcomeKind::Value,
-        OutcomeKind::Error,
-        OutcomeKind::Tombstone,
-    ] {
-        let header = header(State::Done { outcome, schema: 1 });
+    for header in ANSWERED.map(header) {
         let mut bytes = [&[0; HEADER][..], b"answer"].concat();
         Record::append_attempts(&mut bytes, header, &attempts, None);
         assert_eq!(bytes[0], b'4');
@@ -198,10 +147,7 @@ fn a_label_gives_way_to_the_attempts_behind_an_answer() {
     };
     let attempts = Journal::default().with(&attempt);
     let labelled = Journal::default().with(&label).with(&attempt);
-    let header = header(State::Done {
-        outcome: OutcomeKind::Value,
-        schema: 1,
-    });
+    let header = header(ANSWERED[0]);
     let least = HEADER + 6 + 4;
     let with_attempts = least + attempts.as_bytes().len();
     let whole = least + labelled.as_bytes().len();
@@ -221,41 +167,17 @@ fn a_label_gives_way_to_the_attempts_behind_an_answer() {
 
 #[test]
 fn a_lease_follows_from_the_remaining_life() {
-    let header = header(State::Pending {
-        lease: Duration::from_secs(30),
-    });
-    let day = Duration::from_hours(24);
-    assert_eq!(header.lease_left(day), Duration::from_secs(30));
-    assert_eq!(
-        header.lease_left(day.saturating_sub(Duration::from_millis(29_999))),
-        Duration::from_millis(1)
-    );
-    assert_eq!(
-        header.lease_left(day.saturating_sub(Duration::from_secs(30))),
-        Duration::ZERO
-    );
-    assert_eq!(header.lease_left(Duration::ZERO), Duration::ZERO);
-}
-
-#[test]
-fn a_reconciliation_is_unknown_as_soon_as_its_lease_is_over() {
-    let lease = Duration::from_secs(30);
-    let header = header(State::Reconciling { lease });
-    let day = Duration::from_hours(24);
-    for (age, unknown) in [(0, false), (29_999, false), (30_000, true), (30_001, true)] {
-        let left = day.saturating_sub(Duration::from_millis(age));
-        assert_eq!(header.lapsed(left), unknown, "after {age} ms");
-        assert_eq!(header.is_unknown(left), unknown, "after {age} ms");
-    }
-    let left = header.lease_left(day);
-    assert_eq!(left, lease);
-}
-
-#[test]
-fn a_claim_whose_lease_is_over_is_not_unknown() {
-    let lease = Duration::from_secs(30);
-    for state in [State::Pending { lease }, State::Released] {
-        assert!(!header(state).is_unknown(Duration::ZERO), "{state:?}");
+    let (pending, reconciling) = (header(PENDING), header(RECONCILING));
+    for (age, lease_left) in [(0, 30_000), (29_999, 1), (30_000, 0), (86_400_000, 0)] {
+        let left = pending.retain.saturating_sub(Duration::from_millis(age));
+        let lease_left = Duration::from_millis(lease_left);
+        for header in [pending, reconciling] {
+            assert_eq!(header.lease_left(left), lease_left, "after {age} ms");
+            assert_eq!(header.lapsed(left), lease_left.is_zero());
+        }
+        // A reconciliation is unknown as soon as its lease is over, and a claim never.
+        assert_eq!(reconciling.is_unknown(left), lease_left.is_zero());
+        assert!(!pending.is_unknown(left) && !header(State::Released).is_unknown(left));
     }
 }
 

@@ -381,6 +381,3 @@ impl Forward for Faulty {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,7 +7,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::local::cache::{Found, LocalCache};
 use crate::local::singleflight::Join;
-use crate::record::{AnswerTypes, Fence, Header, JournalKind, OutcomeKind};
+use crate::record::{Fence, Header, OutcomeKind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
 use crate::testing::Forward;
@@ -47,16 +47,9 @@ impl Forward for PolledStore {
     }
 }
 
-/// The remaining life of a 200 s old answer, as calls receive it.
-#[derive(Debug, PartialEq)]
-struct RemainingLife {
-    /// Of waiting calls, and whether they may report it.
-    waiting: (Duration, bool),
-    /// Of the next call, from the local cache.
-    next: Option<Duration>,
-    /// Of the next call that reports it.
-    next_dated: Option<Duration>,
-}
+/// The remaining life of a 200 s old answer in seconds, as calls receive it: waiting calls, and whether they may report
+/// it; the next call, from the local cache; the next call that reports it.
+type RemainingLife = (u64, bool, Option<u64>, Option<u64>);
 
 /// `seen`: how long ago the body was seen to run. `exact`: `poll` returns the exact remaining life. `dated`: the
 /// waiting call needs it.
@@ -68,18 +61,13 @@ fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
         Operation::new("pay"),
         KeyDigest::from_bytes([7; 32]),
     );
+    let state = State::Done {
+        outcome: OutcomeKind::Value,
+        schema: 1,
+    };
     let header = Header {
-        state: State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        },
-        owner: Owner::from_bytes([1; 16]),
-        fence: Fence::new(3),
-        attempts: 1,
-        retain: RETAIN,
         fingerprint: ASKED,
-        types: AnswerTypes::UNKNOWN,
-        journal: JournalKind::None,
+        ..Header::new(state, Owner::from_bytes([1; 16]), Fence::new(3), RETAIN)
     };
     clock.advance(RETAIN);
     store.plant(&key, header.encode().to_vec().into(), RETAIN);
@@ -119,52 +107,30 @@ fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
         let mut policy = core.defaults.clone();
         policy.tells_age = tells_age;
         match core.cached_answer(&key, ASKED, &policy, now) {
-            Found::Answer { left, .. } => Some(left),
+            Found::Answer { left, .. } => Some(left.as_secs()),
             Found::Nothing(_) => None,
         }
     };
-    RemainingLife {
-        waiting: (left, dated),
-        next: next(false),
-        next_dated: next(true),
-    }
+    (left.as_secs(), dated, next(false), next(true))
 }
 
 #[test]
 fn a_polled_answer_is_no_older_than_the_last_poll_that_saw_its_body() {
-    for (seen, left) in [(300, 3_300 * SECOND), (0, RETAIN), (9_999, Duration::ZERO)] {
-        let (left, none) = (left, left.is_zero());
-        let expected = RemainingLife {
-            waiting: (left, false),
-            next: (!none).then_some(left),
-            next_dated: None,
-        };
+    for (seen, left) in [(300, 3_300), (0, 3_600), (9_999, 0)] {
+        let next = (left > 0).then_some(left);
+        let expected = (left, false, next, None);
         assert_eq!(
             remaining_life(seen * SECOND, false, false),
             expected,
             "{seen}"
         );
     }
-}
-
-#[test]
-fn an_exact_remaining_life_is_passed_on() {
-    let left = 3_400 * SECOND;
-    let expected = RemainingLife {
-        waiting: (left, false),
-        next: Some(left),
-        next_dated: None,
-    };
-    assert_eq!(remaining_life(100 * SECOND, true, false), expected);
+    let exact = (3_400, false, Some(3_400), None);
+    assert_eq!(remaining_life(100 * SECOND, true, false), exact);
 }
 
 #[test]
 fn a_call_that_reports_the_remaining_life_reads_it_from_the_store() {
-    let left = 3_400 * SECOND;
-    let expected = RemainingLife {
-        waiting: (left, true),
-        next: Some(left),
-        next_dated: Some(left),
-    };
+    let expected = (3_400, true, Some(3_400), Some(3_400));
     assert_eq!(remaining_life(300 * SECOND, false, true), expected);
 }

@@ -158,20 +158,6 @@ mod tests {
     const B: KeyDigest = KeyDigest::from_bytes([2; 32]);
 
     #[test]
-    fn a_repeat_waits_as_it_says_and_for_others_up_to_the_deadline() {
-        let (wait, deadline) = (Duration::from_secs(5), Duration::from_secs(2));
-        assert_eq!(
-            Holder::Running.limit(Duration::ZERO, deadline),
-            Duration::ZERO
-        );
-        assert_eq!(Holder::Running.limit(wait, deadline), wait);
-        assert_eq!(Holder::Ended.limit(Duration::ZERO, deadline), COMMIT);
-        assert_eq!(Holder::Ended.limit(wait, deadline), wait);
-        assert_eq!(Holder::Other.limit(Duration::ZERO, deadline), deadline);
-        assert_eq!(Holder::Other.limit(wait, deadline), wait + deadline);
-    }
-
-    #[test]
     fn a_key_is_listed_until_another_claim_is_granted() {
         let keys = ClaimedKeys::default();
         assert_eq!(keys.holder(&A), Holder::Other);
