@@ -148,7 +148,6 @@ pub enum ErrorKind {
 macro_rules! kinds {
     ($($kind:ident $({ $field:ident })? = $word:literal: $text:literal $(, $argument:expr)*;)+) => {
         impl ErrorKind {
-            /// The words of all kinds.
             #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics have a place for each"))]
             pub(crate) const WORDS: [&str; 27] = [$($word),+];
 

@@ -313,7 +313,6 @@ settings!(define_policy! {});
 #[derive(Clone, Debug)]
 pub(crate) struct EffectivePolicy {
     given: Policy,
-    /// The types of the call's answers.
     pub(crate) types: AnswerTypes,
     /// The body begins with a reconciliation, where there is an earlier attempt to reconcile.
     pub(crate) reconciles: bool,
@@ -426,7 +425,6 @@ impl EffectivePolicy {
         self.reads_any_type() || record.header.types.reads(self.types, outcome)
     }
 
-    /// The life of an answer of this kind.
     pub(crate) fn life_of(&self, outcome: OutcomeKind) -> Duration {
         match outcome {
             OutcomeKind::Error => self.error_ttl(),

@@ -32,7 +32,6 @@ pub(crate) struct CallTimes {
     part: Part,
 }
 
-/// A part of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Claims, or waits for the answer of another call.
@@ -147,12 +146,10 @@ impl CallTimes {
         *self.end.store.get_or_insert_default() += took;
     }
 
-    /// Sets the outcome.
     pub(crate) fn set(&mut self, outcome: CallOutcome) {
         self.end.outcome = outcome;
     }
 
-    /// Sets the outcome of a call that got this answer.
     pub(crate) fn set_answered(&mut self, stored: &StoredAnswer, outcome: CallOutcome) {
         self.end.attempt = stored.record.header.attempts;
         self.end.outcome = outcome;

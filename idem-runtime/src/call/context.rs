@@ -245,13 +245,11 @@ impl Context {
         error
     }
 
-    /// Emits an event of the call.
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let label = self.lease().and_then(|lease| lease.policy.label.as_ref());
         self.0.core().emit_labelled(self.0.key(), label, kind);
     }
 
-    /// Whether both are of one call.
     pub(crate) fn is_same_call(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

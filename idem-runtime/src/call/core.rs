@@ -85,7 +85,6 @@ impl Recorder {
         }
     }
 
-    /// The attempt of a claim that ends like this.
     pub(crate) fn attempt(&self, claim: &Header, end: AttemptEnd, ended: SystemTime) -> Attempt {
         Attempt {
             owner: claim.owner,
@@ -99,7 +98,6 @@ impl Recorder {
 }
 
 impl Core {
-    /// The owner of a new claim.
     pub(crate) fn new_owner(&self, key: &RecordKey) -> Owner {
         let owner = self.store.new_owner(key);
         match &self.recorder {
@@ -159,7 +157,6 @@ impl Core {
         self.emit_labelled(key, None, kind);
     }
 
-    /// An event of a call with this label.
     pub(crate) fn emit_labelled(
         &self,
         key: &RecordKey,
@@ -203,7 +200,6 @@ impl Core {
         self.answers.as_ref()?.permit(key)
     }
 
-    /// Caches an answer of the store.
     pub(crate) fn cache_answer(
         &self,
         permit: Option<Permit>,
@@ -236,7 +232,6 @@ impl Core {
         });
     }
 
-    /// Counters of the cache.
     pub(crate) fn cache_stats(&self) -> Option<LocalCacheStats> {
         self.answers.as_ref().map(|answers| answers.stats())
     }

@@ -79,7 +79,6 @@ enum Stage {
     Ended,
 }
 
-/// The state of a running body.
 struct RunningBody {
     /// Created where the call was made, whatever task the body runs in.
     context: Context,

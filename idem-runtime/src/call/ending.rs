@@ -115,7 +115,6 @@ impl HeldClaim {
         self.core.emit_labelled(key, label, kind);
     }
 
-    /// The header of the finished record.
     pub(crate) fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
         Header {
             state: State::Done { outcome, schema },

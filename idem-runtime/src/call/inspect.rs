@@ -773,7 +773,6 @@ impl Core {
         }
     }
 
-    /// The entry of a record that was listed.
     pub(crate) fn listed(self: &Arc<Self>, listed: Listed) -> Entry {
         let bytes = Bytes::copy_from_slice(&listed.header.encode());
         let (plain, policy) = (self.plain_of(listed.key.digest()), self.defaults.clone());

@@ -27,7 +27,6 @@ pub(crate) struct Grant {
     /// As in [`ClaimReply::Granted`](crate::record::transition::ClaimReply).
     pub(crate) fresh: bool,
     pub(crate) journal: Journal,
-    /// When the claim was sent.
     pub(crate) sent: Duration,
     pub(crate) leader: Leader,
     /// The claim to reconcile, if it is one.
@@ -43,7 +42,6 @@ pub(crate) struct Lease {
     pub(crate) policy: EffectivePolicy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
-    /// Its slot in the renewal queues.
     pub(crate) slot: RenewalSlot,
     /// The header of the record when the claim was granted.
     first: Header,
@@ -96,7 +94,6 @@ impl Default for RenewalSlot {
 }
 
 impl RenewalSlot {
-    /// Whether the body has ended.
     pub(crate) fn body_has_ended(&self) -> bool {
         self.body_ended.load(Ordering::Acquire)
     }
@@ -286,7 +283,6 @@ debug_fields!(Lease {
     claim: |it| it.claim()
 });
 
-/// A renewal of one lease.
 pub(crate) struct Renewal {
     claim: Header,
     /// The part of the journal that the store has confirmed.

@@ -61,7 +61,6 @@ struct RemoteWait {
     leader: Leader,
 }
 
-/// The result of a poll.
 enum PollResult {
     Running(Running),
     Outcome(SharedOutcome),

@@ -26,7 +26,6 @@ impl ReplayCount {
         seen.calls > 0 && seen.calls == seen.replayed
     }
 
-    /// Counts a call.
     pub(super) fn called() {
         count(|seen| seen.calls += 1);
     }

@@ -30,7 +30,6 @@ pub(crate) struct CallRequest {
     pub(crate) gate: Option<Box<Gate>>,
 }
 
-/// The result of admission.
 pub(crate) enum CallAdmission {
     /// The call has its answer.
     Replay(StoredAnswer),
@@ -129,7 +128,6 @@ impl Unleased {
         }
     }
 
-    /// With the permit to run its body.
     pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
         self.run_permit = run_permit;
         self

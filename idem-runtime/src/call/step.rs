@@ -243,7 +243,6 @@ enum Stage<R> {
     Ended,
 }
 
-/// A step that was started.
 struct RunningStep {
     step: Step,
     /// `None`: it is not recorded.
@@ -538,7 +537,6 @@ where
     R: Future<Output = Result<T, E>>,
     Result<T, E>: Outcome<P>,
 {
-    /// The stage after the start.
     fn started(&mut self, start: Result<StepStart, Error>) -> Stage<R> {
         let start = match start {
             Ok(start) => start,
@@ -595,7 +593,6 @@ where
         }
     }
 
-    /// The stage after the part has ended.
     fn end(&mut self, result: Result<T, E>) -> Stage<R> {
         let (Some(output), Some(running)) = (&mut self.output, &mut self.running) else {
             return Stage::Ended;

@@ -245,7 +245,6 @@ impl StepLog {
         self.there().map_or(0, |log| log.known)
     }
 
-    /// The kind of the journal that is in the store.
     pub(crate) fn known_kind(&self) -> JournalKind {
         match self.there() {
             Some(log) if log.known > 0 => JournalKind::Steps,

@@ -26,14 +26,12 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, Journal, OutcomeKind, Record, State, Unreadable};
 use crate::store::StoreError;
 
-/// A step of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct StepIdentity {
     /// Of the call and the name of the step.
     pub(crate) digest: KeyDigest,
     /// The part of its name that operators may see.
     pub(crate) label: String,
-    /// The fingerprint of its input.
     pub(crate) input: Fingerprint,
 }
 
@@ -48,7 +46,6 @@ pub(crate) enum Unfinished {
     Asked,
 }
 
-/// The start of a step.
 #[derive(Debug)]
 pub(crate) enum StepStart {
     /// It runs, once its beginning is recorded if that is `true`.
@@ -59,7 +56,6 @@ pub(crate) enum StepStart {
     Unknown,
 }
 
-/// The end of a step.
 pub(crate) enum StepEnd {
     /// It is recorded, or there is nothing to record.
     Kept,
@@ -67,7 +63,6 @@ pub(crate) enum StepEnd {
     Unkept(Error),
 }
 
-/// The steps of one call.
 #[derive(Clone)]
 pub(crate) struct Steps {
     pub(crate) core: Arc<Core>,

@@ -266,7 +266,6 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
     }
 }
 
-/// The result of admission.
 enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
     /// Joins the counter of running bodies before leaving that of waiting calls, so that a shutdown never counts
     /// neither.
@@ -388,7 +387,6 @@ async fn answer_under_former_name(
 /// A granted claim, and its entry in the list of the engine's keys, if there is one.
 type Grant = (Header, Option<ClaimedKey>);
 
-/// The result of a claim.
 enum Claimed {
     Granted(Grant),
     Done(StoredAnswer),

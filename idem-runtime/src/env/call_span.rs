@@ -21,7 +21,6 @@ pub(crate) struct CallSpan {
 
 #[cfg(feature = "tracing")]
 impl CallSpan {
-    /// No span.
     pub(crate) const fn none() -> Self {
         Self { span: Span::none() }
     }
@@ -187,7 +186,6 @@ impl HeldSpan {
         }
     }
 
-    /// The span.
     #[cfg(feature = "tracing")]
     pub(crate) fn get(&self) -> CallSpan {
         self.lock().clone().unwrap_or(CallSpan::none())

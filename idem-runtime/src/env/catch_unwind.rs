@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Polls once.
 pub(crate) fn poll<F: Future>(
     body: Pin<&mut F>,
     cx: &mut Context<'_>,

@@ -23,7 +23,6 @@ impl<T> Deref for Padded<T> {
 /// Few enough to iterate over, enough that two threads seldom share one.
 const LANES: usize = 16;
 
-/// One of the lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane(usize);
 

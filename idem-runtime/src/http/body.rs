@@ -45,7 +45,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// One frame, and trailers.
     pub(super) fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self {
             bytes: data.len(),
@@ -81,7 +80,6 @@ impl Frames {
         self.bytes
     }
 
-    /// The data.
     pub(super) fn data(&self) -> impl Iterator<Item = &Bytes> {
         std::iter::once(&self.first).chain(&self.others)
     }
@@ -96,7 +94,6 @@ impl Frames {
         joined.freeze()
     }
 
-    /// The trailers after the data.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_deref()
     }
@@ -205,7 +202,6 @@ impl<B: Body> Buffered<B> {
         Self::new(Frames::default(), BodyEnd::More(Box::pin(body)))
     }
 
-    /// A body of the frames in memory and the rest.
     pub(super) fn new(frames: Frames, rest: BodyEnd<B>) -> Self {
         Self { frames, rest }
     }
@@ -230,7 +226,6 @@ impl<B: Body> Buffered<B> {
         }
     }
 
-    /// The frames in memory.
     pub(super) fn frames(&self) -> &Frames {
         &self.frames
     }

@@ -24,7 +24,6 @@ static PAYMENT: [HeaderName; 2] = [
     HeaderName::from_static("x-payment"),
 ];
 
-/// Whether the request has a payment.
 pub(super) fn has_payment(headers: &HeaderMap) -> bool {
     PAYMENT.iter().any(|name| headers.contains_key(name))
 }
@@ -282,7 +281,6 @@ fn count(hash: &mut Sha256, number: usize) {
     hash.update((number as u64).to_be_bytes());
 }
 
-/// The only `Content-Type` of a request.
 fn content_type(request: &Parts) -> Option<&HeaderValue> {
     let mut lines = request.headers.get_all(CONTENT_TYPE).iter();
     lines.next().filter(|_| lines.next().is_none())
@@ -295,7 +293,6 @@ fn json_type(request: &Parts) -> Option<Vec<u8>> {
     is_json.then_some(media_type)
 }
 
-/// The boundary of a form.
 fn boundary(request: &Parts) -> Option<&[u8]> {
     multipart::boundary(content_type(request)?.as_bytes())
 }

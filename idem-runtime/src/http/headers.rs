@@ -51,7 +51,6 @@ const SECRETS: [&str; 1] = [
      secret security-token session session-id session-token xsrf-token",
 ];
 
-/// The names of a list.
 fn names(lists: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
     lists.iter().flat_map(|list| list.split(' '))
 }
@@ -193,7 +192,6 @@ fn named_by_connection(headers: &HeaderMap) -> Option<&HeaderMap> {
     headers.contains_key(CONNECTION).then_some(headers)
 }
 
-/// Whether `Connection` names this header.
 fn is_of_connection(headers: &HeaderMap, name: &str) -> bool {
     headers.get_all(CONNECTION).iter().any(|line| {
         let mut named = line.as_bytes().split(|byte| *byte == b',');

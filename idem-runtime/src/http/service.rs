@@ -57,7 +57,6 @@ impl<S> Idempotency<S> {
     }
 }
 
-/// The future of a service.
 pub(super) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
@@ -276,7 +275,6 @@ where
         Exchange::of(result, has_payment, &settings.rules, max_bytes).await
     }
 
-    /// A copy of the request.
     fn copy(&self) -> Request<Bytes> {
         Request::from_parts(self.parts.clone(), self.body.bytes())
     }

@@ -116,7 +116,6 @@ impl Settings {
         call
     }
 
-    /// Gives the call the label of its request.
     pub(super) fn label(&self, call: &mut Call, request: &Parts) {
         if let Some(label) = self.label.as_ref().and_then(|label| label(request)) {
             call.label(&label);

@@ -125,7 +125,6 @@ pub(super) enum Challenge {
     ByBody,
 }
 
-/// Whether the body of a 402 asks for a payment.
 pub(super) fn is_payment_challenge(body: &[u8]) -> bool {
     // A map only: serde reads a struct from a list too.
     let is_object = body.trim_ascii_start().starts_with(b"{");

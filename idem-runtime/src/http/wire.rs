@@ -22,7 +22,6 @@ const VERSION: u8 = 1;
 /// The longest encoding of a number, in bytes.
 const NUMBER: usize = 5;
 
-/// A response to be written.
 pub(super) struct EncodableResponse<'a> {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(&'a HeaderName, &'a HeaderValue)>,
@@ -74,7 +73,6 @@ fn low_bits(number: usize) -> u8 {
     u8::try_from(number & 0x7f).unwrap_or_default()
 }
 
-/// A decoded response.
 #[derive(Debug)]
 pub(super) struct DecodedResponse {
     pub(super) status: StatusCode,

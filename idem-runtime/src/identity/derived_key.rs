@@ -10,7 +10,6 @@ pub(crate) fn step_name<K: ToKey + ?Sized>(name: &K) -> Result<KeyDigest, KeyErr
     KeyBuilder::new("idem step", DEFAULT_MAX_KEY_BYTES).key(name)
 }
 
-/// The key of a label.
 pub(crate) fn of_label(plain: &KeyDigest, label: &str) -> KeyDigest {
     // The first two parts have fixed lengths, so no two inputs run together.
     hash(b"idem derived key 1\0", plain, label.as_bytes())

@@ -22,7 +22,6 @@ pub(crate) struct Identity {
 #[derive(Clone)]
 pub(crate) struct CallName {
     pub(crate) key: RecordKey,
-    /// The fingerprint of the request.
     pub(crate) fingerprint: Fingerprint,
     /// The digest without a secret; `None` if digests are not keyed.
     pub(crate) plain: Option<Box<KeyDigest>>,

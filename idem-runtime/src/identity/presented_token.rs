@@ -88,7 +88,6 @@ impl PresentedToken {
 
 debug_fields!(PresentedToken {});
 
-/// The text of a token.
 pub(super) fn text(header: &TokenHeader, mac: &[u8; MAC]) -> String {
     let mut bytes = [0; BYTES];
     bytes[..HEAD].copy_from_slice(&header.encode());

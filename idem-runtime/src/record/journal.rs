@@ -160,7 +160,6 @@ impl Journal {
         kinds.any(|kind| kind == Some(EntryKind::Label))
     }
 
-    /// The journal without its label.
     pub(crate) fn without_label(&self) -> Self {
         let is_other = |entry: &JournalEntry| entry.kind != EntryKind::Label;
         match self.filtered(|entry| entry.is_none_or(is_other)) {
@@ -255,10 +254,8 @@ impl JournalKind {
     }
 }
 
-/// Digest of the name of a step.
 pub(crate) type StepDigest = [u8; 16];
 
-/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// The step begins; its end is another entry.
@@ -341,7 +338,6 @@ impl EntryKind {
         !self.is_history() && self != Self::Label
     }
 
-    /// Whether it is an attempt, and no step.
     pub(crate) fn is_attempt(self) -> bool {
         matches!(self, Self::Attempt | Self::Lapsed)
     }
@@ -352,7 +348,6 @@ impl EntryKind {
     }
 }
 
-/// An entry.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JournalEntry {
     pub(crate) kind: EntryKind,

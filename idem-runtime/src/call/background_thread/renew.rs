@@ -53,7 +53,6 @@ impl ThreadState {
         }
     }
 
-    /// Unregisters the lease.
     pub(super) fn unregister(&self, lease: &Lease) {
         let mut queue = self.queue(lease);
         queue.registered -= 1;

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A request to `/orders` of this type.
 fn request(of_type: &str) -> Parts {
     let request = Request::post("/orders?a=1").header("content-type", of_type);
     request.body(()).unwrap().into_parts().0

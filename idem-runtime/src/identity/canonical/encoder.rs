@@ -124,7 +124,6 @@ impl Encoder {
         });
     }
 
-    /// Writes one value.
     #[inline]
     pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         let result = value.serialize(&mut *self);

@@ -8,7 +8,6 @@ use sha2::{Digest as _, Sha256};
 use super::error::{CanonicalErrorKind, MAX_DEPTH};
 use super::{CanonicalError, Encoder, to_vec};
 
-/// The digest of a single value.
 fn digest<T: Serialize + ?Sized>(value: &T) -> [u8; 32] {
     let mut encoder = Encoder::take();
     encoder.put(value).unwrap();

@@ -24,7 +24,6 @@ pub enum Encoded {
 
 /// The outcome of a body, as it is stored.
 pub struct EncodedAnswer {
-    /// The kind of the outcome.
     pub(crate) outcome: OutcomeKind,
     /// The schema of its type; of a tombstone 0, or that of the business error that is not stored; of an unknown outcome
     /// its cause.

@@ -55,7 +55,6 @@ impl Format {
         self.encryption.check()
     }
 
-    /// Whether answers are encrypted.
     pub(crate) fn encrypts(&self) -> bool {
         self.encryption.is_on()
     }

@@ -84,7 +84,6 @@ pub(super) enum Layout {
     Own,
 }
 
-/// Whether a body is encrypted.
 pub(crate) fn is_encrypted(body: &[u8]) -> bool {
     split(body).0.is_some_and(|tag| tag & ENCRYPTED != 0)
 }

@@ -27,7 +27,6 @@ pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
     lost.get()
 }
 
-/// Checks one value.
 #[derive(Clone, Copy)]
 struct LossCheck<'a> {
     is_json: bool,
@@ -36,7 +35,6 @@ struct LossCheck<'a> {
     lost: &'a Cell<bool>,
 }
 
-/// Checks the content of a value.
 #[derive(Clone, Copy)]
 struct ContentLossCheck<'a>(LossCheck<'a>);
 

@@ -54,7 +54,6 @@ impl Supply {
     }
 }
 
-/// 16 random bytes.
 pub(super) fn bytes() -> [u8; 16] {
     thread_local! {
         static SUPPLY: RefCell<Option<Supply>> = const { RefCell::new(None) };

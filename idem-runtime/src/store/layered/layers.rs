@@ -56,7 +56,6 @@ pub(super) struct CopyKey {
     is_fresh: bool,
 }
 
-/// A change of a copy.
 enum CopyChange {
     Keep {
         record: Bytes,
@@ -414,7 +413,6 @@ fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
     Some((hint, retain))
 }
 
-/// Whether a record is an answer to this fingerprint.
 fn answers(record: &Record, asked: Fingerprint) -> bool {
     is_final(&record.header) && record.header.fingerprint.matches(asked)
 }

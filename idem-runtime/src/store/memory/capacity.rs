@@ -20,7 +20,6 @@ impl Capacity {
         }
     }
 
-    /// Adds records and bytes.
     pub(super) fn add(&self, entries: isize, bytes: isize) {
         for (used, change) in self.used.iter().zip([entries, bytes]) {
             // Most renewals and many completions change neither. Adding the two's complement subtracts.
