@@ -17,18 +17,19 @@ mod renew;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use self::queue::{Queue, lock, nanos};
+use self::queue::{Queue, nanos};
 use crate::call::lease::Lease;
 use crate::call::outage::Outage;
 use crate::env::backoff::Backoff;
 use crate::env::call_span::CallSpan;
 use crate::env::clock::{Clock, deadline};
+use crate::env::lock::Lock;
 use crate::env::observer::Observer;
 use crate::env::striped::Lanes;
 use crate::store::Store;
@@ -54,14 +55,14 @@ struct ThreadState {
     /// Records the store's replies.
     outage: Arc<Outage>,
     /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
-    queues: Lanes<Mutex<Queue>>,
+    queues: Lanes<Lock<Queue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
     /// Forward step of the server's clock since the last scan, in nanoseconds.
     stepped: AtomicU64,
     wake: Notify,
-    starting: Mutex<()>,
+    starting: Lock<()>,
     thread: OnceLock<Handle>,
     closed: AtomicBool,
     /// Unfinished jobs of dropped callers.
@@ -94,7 +95,7 @@ impl BackgroundThread {
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 stepped: AtomicU64::new(0),
                 wake: Notify::new(),
-                starting: Mutex::new(()),
+                starting: Lock::new(()),
                 thread: OnceLock::new(),
                 closed: AtomicBool::new(false),
                 jobs: AtomicUsize::new(0),
@@ -112,8 +113,7 @@ impl BackgroundThread {
             return Ok(());
         }
         // Two callers may arrive at once; the lock lets one of them start the thread.
-        let starting = &self.state.starting;
-        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _starting = self.state.starting.lock();
         if self.state.thread.get().is_some() {
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl ThreadState {
             let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
             let now = now.saturating_add(self.stepped.swap(0, Ordering::SeqCst));
             for queue in self.queues.all() {
-                let mut queue = lock(queue);
+                let mut queue = queue.lock();
                 queue.take_due(now, &mut due);
                 if let Some(&(moment, _)) = queue.leases.keys().next() {
                     next = next.min(moment);

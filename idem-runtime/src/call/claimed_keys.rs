@@ -1,8 +1,8 @@
 //! The keys that an engine has claimed in transactions.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::env::lock::Lock;
 use crate::identity::key::KeyDigest;
 
 /// The transaction that locks the file, as far as the engine knows.
@@ -18,7 +18,7 @@ pub(crate) enum Holder {
 
 /// Keys claimed in transactions, where the database does not show them.
 #[derive(Default)]
-pub(crate) struct ClaimedKeys(Mutex<Keys>);
+pub(crate) struct ClaimedKeys(Lock<Keys>);
 
 #[derive(Default)]
 struct Keys {
@@ -30,13 +30,8 @@ struct Keys {
 }
 
 impl ClaimedKeys {
-    fn lock(&self) -> MutexGuard<'_, Keys> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn begin(&self, key: KeyDigest) -> u64 {
-        let mut keys = self.lock();
+        let mut keys = self.0.lock();
         keys.next_id += 1;
         let id = keys.next_id;
         keys.running.insert(key, id);
@@ -45,7 +40,7 @@ impl ClaimedKeys {
     }
 
     pub(crate) fn end(&self, key: KeyDigest, id: u64, is_claimed: bool) {
-        let mut keys = self.lock();
+        let mut keys = self.0.lock();
         // A body that has ended its transaction itself may outlast the next body of its key.
         if keys.running.get(&key) == Some(&id) {
             keys.running.remove(&key);
@@ -56,7 +51,7 @@ impl ClaimedKeys {
     }
 
     pub(crate) fn holder(&self, key: &KeyDigest) -> Holder {
-        let keys = self.lock();
+        let keys = self.0.lock();
         if keys.running.contains_key(key) {
             Holder::Running
         } else if keys.ended.contains(key) {

@@ -1,8 +1,8 @@
 //! The local view of a claim: how long it surely lasts, and whether it is lost.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use crate::call::step_log::StepLog;
 use crate::env::call_span::HeldSpan;
 use crate::env::clock::{Clock, deadline};
+use crate::env::lock::Lock;
 use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
@@ -46,7 +47,7 @@ pub(crate) struct Lease {
     /// The header of the record when the claim was granted.
     first: Header,
     /// The header since the claim was granted anew, if it was.
-    again: Mutex<Option<Box<Header>>>,
+    again: Lock<Option<Box<Header>>>,
     /// Guaranteed end of the lease, in microseconds of the clock: until then no other attempt can have been granted the
     /// key.
     ends: AtomicU64,
@@ -140,7 +141,7 @@ impl Lease {
             give_up: sent + policy.max_run(),
             slot: RenewalSlot::default(),
             first: header,
-            again: Mutex::default(),
+            again: Lock::default(),
             ends: AtomicU64::new(micros(sent + policy.lease())),
             policy,
             lost: AtomicBool::new(false),
@@ -179,13 +180,13 @@ impl Lease {
         if self.grant() == 0 {
             return self.first;
         }
-        let again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = self.again.lock();
         again.as_deref().copied().unwrap_or(self.first)
     }
 
     /// Records that the claim was granted anew, with another header.
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut again = self.again.lock();
         *again = Some(Box::new(claim));
         self.bind();
         self.grants.fetch_add(1, Ordering::SeqCst);

@@ -4,10 +4,11 @@
 //! itself is counted, by a guard that lives from before its claim until its call has ended.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::env::lock::Lock;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 
@@ -63,7 +64,7 @@ impl Drop for Counted {
 )]
 pub(crate) struct ScopeLimit {
     max: usize,
-    running: Mutex<HashMap<Arc<str>, usize>>,
+    running: Lock<HashMap<Arc<str>, usize>>,
 }
 
 #[cfg_attr(
@@ -74,16 +75,12 @@ impl ScopeLimit {
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
-            running: Mutex::default(),
+            running: Lock::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn enter(self: &Arc<Self>, scope: &Arc<str>) -> Option<CountedInScope> {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         let count = running.get(scope).copied().unwrap_or_default();
         if count >= self.max {
             return None;
@@ -102,7 +99,7 @@ struct CountedInScope(Arc<ScopeLimit>, Arc<str>);
 impl Drop for CountedInScope {
     fn drop(&mut self) {
         let Self(limit, scope) = self;
-        let mut running = limit.lock();
+        let mut running = limit.running.lock();
         if let Some(count) = running.get_mut(scope) {
             *count -= 1;
             if *count == 0 {
@@ -209,11 +206,11 @@ mod tests {
         let places: Vec<_> = scopes.iter().map(|scope| limit.enter(scope)).collect();
         assert!(places.iter().all(Option::is_some));
         assert!(limit.enter(&scopes[0]).is_none());
-        assert_eq!(limit.lock().len(), scopes.len());
+        assert_eq!(limit.running.lock().len(), scopes.len());
         drop(places);
-        assert_eq!(limit.lock().len(), 0);
+        assert_eq!(limit.running.lock().len(), 0);
         assert!(limit.enter(&scopes[0]).is_some());
         let none = ScopeLimit::new(0);
-        assert!(none.enter(&"acme".into()).is_none() && none.lock().is_empty());
+        assert!(none.enter(&"acme".into()).is_none() && none.running.lock().is_empty());
     }
 }

@@ -1,11 +1,12 @@
 //! The steps of a call: those of earlier attempts, and those of this one. Without I/O.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 use std::task::Waker;
 
 use bytes::Bytes;
 
+use crate::env::lock::Lock;
 use crate::record::journal::{BrokenJournal, EntryKind, JournalEntry, StepDigest};
 use crate::record::{Journal, JournalKind};
 
@@ -21,7 +22,7 @@ pub(crate) struct StepLog(OnceLock<Box<StepLogState>>);
 
 #[derive(Default)]
 struct StepLogState {
-    log: Mutex<Log>,
+    log: Lock<Log>,
     /// Held while the journal is sent: appends go one after the other, each with all that has been added since.
     sending: tokio::sync::Mutex<()>,
 }
@@ -101,7 +102,7 @@ impl StepLog {
         log.bytes = journal.as_bytes().to_vec();
         log.known = log.bytes.len();
         let state = StepLogState {
-            log: Mutex::new(log),
+            log: Lock::new(log),
             ..StepLogState::default()
         };
         // A claim is granted once; a claim anew after a reconciliation has the same journal.
@@ -109,13 +110,11 @@ impl StepLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
-        let state = self.0.get_or_init(Box::default);
-        state.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.get_or_init(Box::default).log.lock()
     }
 
     fn there(&self) -> Option<MutexGuard<'_, Log>> {
-        let state = self.0.get()?;
-        Some(state.log.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.0.get()?.log.lock())
     }
 
     /// Begins a step whose first entry, or only one, has at least this many bytes. The journal has at most

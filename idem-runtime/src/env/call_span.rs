@@ -173,7 +173,7 @@ impl CallSpan {
 #[derive(Debug, Default)]
 pub(crate) struct HeldSpan {
     #[cfg(feature = "tracing")]
-    span: std::sync::Mutex<Option<CallSpan>>,
+    span: super::lock::Lock<Option<CallSpan>>,
 }
 
 impl HeldSpan {
@@ -182,28 +182,21 @@ impl HeldSpan {
     pub(crate) fn hold_current(&self) {
         let span = CallSpan::current();
         if !span.is_none() {
-            *self.lock() = Some(span);
+            *self.span.lock() = Some(span);
         }
     }
 
     #[cfg(feature = "tracing")]
     pub(crate) fn get(&self) -> CallSpan {
-        self.lock().clone().unwrap_or(CallSpan::none())
+        self.span.lock().clone().unwrap_or(CallSpan::none())
     }
 
     /// Holds it no longer.
     #[cfg(feature = "tracing")]
     pub(crate) fn release(&self) {
         // Not under the lock: a subscriber may act on the end of the span.
-        let span = self.lock().take();
+        let span = self.span.lock().take();
         drop(span);
-    }
-
-    #[cfg(feature = "tracing")]
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<CallSpan>> {
-        self.span
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

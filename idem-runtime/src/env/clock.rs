@@ -82,10 +82,11 @@ pub(crate) fn deadline<F: Future>(
 #[cfg(any(test, feature = "testing"))]
 mod manual {
     use std::collections::BTreeMap;
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::sync::Arc;
     use std::task::{Context, Waker};
 
     use super::{Clock, Duration, Future, Pin, Poll, Sleep, SystemTime};
+    use crate::env::lock::Lock;
 
     /// A clock that stands still until a test moves it.
     ///
@@ -103,7 +104,7 @@ mod manual {
     /// assert_eq!(clock.now() - before, Duration::from_secs(30));
     /// ```
     #[derive(Clone, Default)]
-    pub struct ManualClock(Arc<Mutex<ManualTime>>);
+    pub struct ManualClock(Arc<Lock<ManualTime>>);
 
     #[derive(Default)]
     struct ManualTime {
@@ -120,13 +121,9 @@ mod manual {
             Self::default()
         }
 
-        fn lock(&self) -> MutexGuard<'_, ManualTime> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
         /// Moves time forward and wakes all sleepers that are due.
         pub fn advance(&self, by: Duration) {
-            let mut inner = self.lock();
+            let mut inner = self.0.lock();
             inner.now += by;
             let later = (inner.now, u64::MAX);
             let later = inner.sleepers.split_off(&later);
@@ -138,7 +135,7 @@ mod manual {
         /// How long until the first sleeper wakes; `None` without a sleeper.
         #[must_use]
         pub fn next_wake(&self) -> Option<Duration> {
-            let inner = self.lock();
+            let inner = self.0.lock();
             let (&(moment, _), _) = inner.sleepers.first_key_value()?;
             Some(moment.saturating_sub(inner.now))
         }
@@ -155,7 +152,7 @@ mod manual {
                 if self.next_wake().is_some_and(|left| left <= within) {
                     return Poll::Ready(());
                 }
-                self.lock().watchers.push(cx.waker().clone());
+                self.0.lock().watchers.push(cx.waker().clone());
                 // The sleeper may have arrived between the check and the push.
                 if self.next_wake().is_some_and(|left| left <= within) {
                     return Poll::Ready(());
@@ -170,7 +167,7 @@ mod manual {
 
     impl Clock for ManualClock {
         fn now(&self) -> Duration {
-            self.lock().now
+            self.0.lock().now
         }
 
         fn calendar(&self) -> SystemTime {
@@ -198,7 +195,7 @@ mod manual {
 
         fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
             let clock = self.clock.clone();
-            let mut inner = clock.lock();
+            let mut inner = clock.0.lock();
             if inner.now >= self.moment {
                 return Poll::Ready(());
             }
@@ -217,7 +214,7 @@ mod manual {
     impl Drop for ManualSleep {
         fn drop(&mut self) {
             if let Some(id) = self.id {
-                self.clock.lock().sleepers.remove(&(self.moment, id));
+                self.clock.0.lock().sleepers.remove(&(self.moment, id));
             }
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod certificates;
 pub mod clock;
 pub(crate) mod credentials;
 pub(crate) mod digest_hasher;
+pub(crate) mod lock;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_observer;
 pub(crate) mod observer;

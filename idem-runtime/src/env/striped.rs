@@ -4,8 +4,10 @@
 //! of every call is therefore kept once for each of a few *lanes*, and a thread stays in its lane.
 
 use std::ops::Deref;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::lock::Lock;
 
 /// A value on cache lines of its own. Two of them, since processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -60,12 +62,11 @@ impl<T> Lanes<T> {
     }
 }
 
-impl<T> Lanes<Mutex<T>> {
+impl<T> Lanes<Lock<T>> {
     /// Locks all lanes at one moment. A caller that holds one of the locks must call neither this nor lock another
     /// one.
     pub(crate) fn locked(&self) -> Vec<MutexGuard<'_, T>> {
-        let lock = |part| Mutex::lock(part).unwrap_or_else(PoisonError::into_inner);
-        self.all().map(lock).collect()
+        self.all().map(Lock::lock).collect()
     }
 }
 
@@ -100,17 +101,17 @@ mod tests {
     /// A value that moves from one lane to another between two reads would be in neither.
     #[test]
     fn all_lanes_are_looked_at_in_one_moment() {
-        let lanes = Lanes::<Mutex<usize>>::default();
+        let lanes = Lanes::<Lock<usize>>::default();
         let (first, last) = (Lane(0), Lane(LANES - 1));
         std::thread::scope(|scope| {
-            let held = lanes.get(last).lock().unwrap();
+            let held = lanes.get(last).lock();
             let sum = scope.spawn(|| lanes.locked().iter().map(|part| **part).sum::<usize>());
             let patience = Instant::now() + Duration::from_secs(20);
             let is_held = loop {
                 match lanes.get(first).try_lock() {
-                    Err(_) => break true,
-                    Ok(_) if Instant::now() > patience => break false,
-                    Ok(_) => std::thread::yield_now(),
+                    None => break true,
+                    Some(_) if Instant::now() > patience => break false,
+                    Some(_) => std::thread::yield_now(),
                 }
             };
             drop(held);

@@ -51,13 +51,14 @@ mod shard;
 mod stats;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 pub use self::settings::LocalCache;
 use self::shard::CacheShard;
 pub(crate) use self::shard::{Found, Life, Permit};
 pub use self::stats::LocalCacheStats;
+use crate::env::lock::Lock;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::Padded;
 use crate::identity::fingerprint::Fingerprint;
@@ -69,7 +70,7 @@ use crate::store::{Hearing, Listener};
 
 /// The finished answers that this engine has seen.
 pub(crate) struct Answers {
-    shards: Vec<Padded<Mutex<CacheShard>>>,
+    shards: Vec<Padded<Lock<CacheShard>>>,
     max_age: Duration,
     observer: Arc<dyn Observer>,
     flights: Arc<Flights>,
@@ -89,7 +90,7 @@ impl Answers {
         let (shards, entries, bytes) = settings.shards();
         Arc::new(Self {
             shards: (0..shards)
-                .map(|_| Padded(Mutex::new(CacheShard::new(entries, bytes))))
+                .map(|_| Padded(Lock::new(CacheShard::new(entries, bytes))))
                 .collect(),
             max_age: settings.max_age,
             observer,
@@ -101,7 +102,7 @@ impl Answers {
     fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, CacheShard> {
         // A digest is as good as random, and its first byte selects the shard of the flights.
         let shard = usize::from(key.as_bytes()[1]) % self.shards.len();
-        lock(&self.shards[shard])
+        self.shards[shard].lock()
     }
 
     pub(crate) fn get(
@@ -155,22 +156,17 @@ impl Answers {
 
     fn each(&self, act: impl Fn(&mut CacheShard)) {
         for shard in &self.shards {
-            act(&mut lock(shard));
+            act(&mut shard.lock());
         }
     }
 
     pub(crate) fn stats(&self) -> LocalCacheStats {
         let mut stats = LocalCacheStats::default();
         for shard in &self.shards {
-            lock(shard).count(&mut stats);
+            shard.lock().count(&mut stats);
         }
         stats
     }
-}
-
-fn lock(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
-    // Nothing panics while the lock is held.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Answers {

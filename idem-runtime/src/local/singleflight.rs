@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use self::word::{Tell, Word};
 use crate::env::digest_hasher::Spread;
+use crate::env::lock::Lock;
 use crate::env::striped::Padded;
 use crate::error::Error;
 use crate::identity::fingerprint::Fingerprint;
@@ -132,17 +133,12 @@ impl Flight {
 
 /// Part of the flights, under one lock. The participants of a flight hold a reference to this shard, and not to all of
 /// them: one reference count for all would be contended at every call.
-type FlightShard = Padded<Mutex<FlightTable>>;
+type FlightShard = Padded<Lock<FlightTable>>;
 
 #[derive(Default)]
 struct FlightTable {
     flights: HashMap<KeyDigest, Flight, Spread>,
     next_id: u64,
-}
-
-fn lock(shard: &FlightShard) -> MutexGuard<'_, FlightTable> {
-    // Nothing panics while the lock is held.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The keys for which calls of an engine are in progress.
@@ -183,7 +179,7 @@ impl Flights {
     ) -> Join {
         let claiming = || Phase::Claiming(now + within);
         let shard = self.shard(key);
-        let mut table = lock(shard);
+        let mut table = shard.lock();
         // The id of this call, if it leads.
         table.next_id += 1;
         let new = |id| Flight {
@@ -242,7 +238,7 @@ impl Flights {
         until: Duration,
     ) -> Leader {
         let shard = self.shard(key);
-        let mut table = lock(shard);
+        let mut table = shard.lock();
         table.next_id += 1;
         let flight = Flight {
             id: table.next_id,
@@ -260,12 +256,12 @@ impl Flights {
     /// Ends the flight of a key whose answer was withdrawn: the reply to an earlier claim is not for calls that
     /// begin later. Followers claim again.
     pub(crate) fn forget(&self, key: &KeyDigest) {
-        lock(self.shard(key)).flights.remove(key);
+        self.shard(key).lock().flights.remove(key);
     }
 
     /// The rest of the lease that a follower waits for, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
-        match lock(self.shard(key)).flights.get(key)?.phase {
+        match self.shard(key).lock().flights.get(key)?.phase {
             Phase::Local(ref lease) => {
                 let left = lease.upgrade()?.remaining();
                 // An answer that is being stored may be there at any moment.
@@ -319,7 +315,7 @@ impl Follower {
 impl Drop for Follower {
     /// The last follower of a flight without a leader removes the flight.
     fn drop(&mut self) {
-        let mut table = lock(&self.shard);
+        let mut table = self.shard.lock();
         self.receiver = None;
         if let Entry::Occupied(entry) = table.flights.entry(self.key) {
             let flight = entry.get();
@@ -353,7 +349,7 @@ impl Leader {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Flight) -> T) -> Option<T> {
-        let mut table = lock(&self.shard);
+        let mut table = self.shard.lock();
         let flight = table.flights.get_mut(&self.key);
         flight.filter(|flight| flight.id == self.id).map(change)
     }
@@ -404,7 +400,7 @@ impl Leader {
         if self.notified.load(Ordering::Acquire) || self.notified.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut table = lock(&self.shard);
+        let mut table = self.shard.lock();
         if let Entry::Occupied(mut entry) = table.flights.entry(self.key)
             && entry.get().id == self.id
         {
@@ -420,7 +416,7 @@ impl Leader {
 
     /// Ends the flight: from here on, the next call leads.
     fn end(&self) -> Option<Flight> {
-        let mut table = lock(&self.shard);
+        let mut table = self.shard.lock();
         match table.flights.entry(self.key) {
             Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
             _ => None,

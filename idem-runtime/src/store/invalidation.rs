@@ -1,8 +1,9 @@
 //! Notifications of answers that are resolved or reset.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::env::lock::Lock;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 
@@ -72,23 +73,17 @@ type Listening = (Arc<str>, Weak<dyn Listener>);
 struct ListenerList {
     /// A separate count, so that a resolution takes no lock while there is no listener.
     count: AtomicUsize,
-    listeners: Mutex<Vec<Listening>>,
+    listeners: Lock<Vec<Listening>>,
 }
 
 impl Listeners {
-    fn lock(&self) -> MutexGuard<'_, Vec<Listening>> {
-        // No code panics while the lock is held.
-        let listeners = self.0.listeners.lock();
-        listeners.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notifies a listener from now on of resolutions of this prefix.
     pub fn add(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) {
         let Some(there) = listener.upgrade() else {
             return;
         };
         {
-            let mut listeners = self.lock();
+            let mut listeners = self.0.listeners.lock();
             listeners.retain(|(_, listener)| listener.strong_count() > 0);
             listeners.push((Arc::clone(prefix), listener));
             self.0.count.store(listeners.len(), Ordering::SeqCst);
@@ -104,7 +99,7 @@ impl Listeners {
             return;
         }
         // Notify without the lock, because a listener is code of the user.
-        let those: Vec<_> = (self.lock().iter())
+        let those: Vec<_> = (self.0.listeners.lock().iter())
             .filter(|(prefix, _)| **prefix == *key.prefix())
             .filter_map(|(_, listener)| listener.upgrade())
             .collect();

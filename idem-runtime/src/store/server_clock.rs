@@ -5,10 +5,11 @@
 //! two clocks, whatever the round trip took. The next such reply bounds it again: if the two bounds do not meet, one of
 //! the clocks has stepped, because a slow network or a paused server cannot cause that.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::observers::Observers;
+use crate::env::lock::Lock;
 use crate::env::observer::EventKind;
 
 /// How far apart bounds must be to count. A smaller step takes less from a lease of 750 ms or more than a missed
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The clock of a server, as read from its replies.
 #[derive(Debug)]
 pub(super) struct ServerClock {
-    known: Mutex<Option<ClockBounds>>,
+    known: Lock<Option<ClockBounds>>,
     observers: Arc<Observers>,
 }
 
@@ -56,7 +57,7 @@ type Step = i64;
 impl ServerClock {
     pub(super) fn new(observers: &Arc<Observers>) -> Arc<Self> {
         Arc::new(Self {
-            known: Mutex::default(),
+            known: Lock::default(),
             observers: Arc::clone(observers),
         })
     }
@@ -74,17 +75,13 @@ impl ServerClock {
             sent,
             received,
         };
-        let step = narrow(&mut self.lock(), reading);
+        let step = narrow(&mut self.known.lock(), reading);
         if let Some(step) = step {
             self.observers.notify(EventKind::ClockStepped {
                 by: Duration::from_micros(step.unsigned_abs()),
                 forward: step > 0,
             });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<ClockBounds>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

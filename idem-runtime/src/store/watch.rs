@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
+use crate::env::lock::Lock;
 use crate::identity::operation::RecordKey;
 
 /// The watches on the keys of a store in this process.
@@ -46,7 +47,7 @@ pub trait Feed: Send + Sync {
 struct Hub {
     /// The number of watched keys. A separate count, so that a wake takes no lock while no key is watched.
     watched: AtomicUsize,
-    keys: Mutex<HashMap<RecordKey, Watched>>,
+    keys: Lock<HashMap<RecordKey, Watched>>,
     feed: Option<Weak<dyn Feed>>,
 }
 
@@ -87,7 +88,7 @@ impl Watchers {
     /// Watches a key from now on.
     #[must_use]
     pub fn watch(&self, key: &RecordKey) -> Watch {
-        let mut keys = self.0.lock();
+        let mut keys = self.0.keys.lock();
         let watched = keys.entry(key.clone()).or_insert_with(|| {
             self.0.watched.fetch_add(1, Ordering::SeqCst);
             Watched {
@@ -109,7 +110,7 @@ impl Watchers {
     /// Whether the key is watched.
     #[must_use]
     pub fn is_watched(&self, key: &RecordKey) -> bool {
-        !self.0.nobody_watches() && self.0.lock().contains_key(key)
+        !self.0.nobody_watches() && self.0.keys.lock().contains_key(key)
     }
 
     /// Notifies all watchers of the key that its record has changed.
@@ -134,7 +135,7 @@ impl Watchers {
     /// The same for all keys.
     pub fn lapse_all(&self) {
         let states: Vec<_> = {
-            let keys = self.0.lock();
+            let keys = self.0.keys.lock();
             keys.values().map(|key| Arc::clone(&key.state)).collect()
         };
         for state in states {
@@ -147,7 +148,7 @@ impl Watchers {
         if self.0.nobody_watches() {
             return None;
         }
-        let keys = self.0.lock();
+        let keys = self.0.keys.lock();
         keys.get(key).map(|watched| Arc::clone(&watched.state))
     }
 
@@ -175,11 +176,6 @@ impl KeyState {
 }
 
 impl Hub {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RecordKey, Watched>> {
-        // No code panics while the lock is held.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn nobody_watches(&self) -> bool {
         // A watcher is counted first and reads the record then; a writer changes the record first and reads this count
         // after that. One of the two sees the other.
@@ -232,7 +228,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let hub = &self.watchers.0;
-        let mut keys = hub.lock();
+        let mut keys = hub.keys.lock();
         let Some(watched) = keys.get_mut(&self.key) else {
             return;
         };

@@ -1,13 +1,14 @@
 //! A store with faults injected by a test.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::forward::Forward;
+use crate::env::lock::Lock;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,
@@ -126,7 +127,7 @@ pub struct Faulty(Arc<FaultyState>);
 
 struct FaultyState {
     store: Arc<dyn Store>,
-    plan: Mutex<FaultPlan>,
+    plan: Lock<FaultPlan>,
     held: Semaphore,
 }
 
@@ -153,32 +154,27 @@ impl Faulty {
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self(Arc::new(FaultyState {
             store,
-            plan: Mutex::default(),
+            plan: Lock::default(),
             held: Semaphore::new(0),
         }))
-    }
-
-    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
-        // No code panics while it is locked.
-        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Injects these faults into the next operations of this kind, one each.
     pub fn fail(&self, operation: StoreOperation, faults: impl IntoIterator<Item = Fault>) {
         let faults = faults.into_iter().collect();
-        self.plan().next.push((operation, faults));
+        self.0.plan.lock().next.push((operation, faults));
     }
 
     /// Removes the faults that have not occurred yet.
     pub fn heal(&self) {
-        let mut plan = self.plan();
+        let mut plan = self.0.plan.lock();
         plan.next.clear();
         plan.at.clear();
     }
 
     /// Injects this fault into operation number `step`, counted from 0 over all kinds.
     pub fn fail_at(&self, step: usize, fault: Fault) {
-        self.plan().at.push((step, fault));
+        self.0.plan.lock().at.push((step, fault));
     }
 
     /// Releases one held reply or operation.
@@ -189,13 +185,13 @@ impl Faulty {
     /// The operations so far.
     #[must_use]
     pub fn log(&self) -> Vec<Sent> {
-        self.plan().sent.clone()
+        self.0.plan.lock().sent.clone()
     }
 
     /// The owners of the operations of this kind so far.
     #[must_use]
     pub fn sent(&self, operation: StoreOperation) -> Vec<Option<Owner>> {
-        let plan = self.plan();
+        let plan = self.0.plan.lock();
         let of_kind = plan.sent.iter().filter(|sent| sent.operation == operation);
         of_kind.map(|sent| sent.owner).collect()
     }
@@ -213,7 +209,7 @@ impl Faulty {
     }
 
     fn fault(&self, operation: StoreOperation, owner: Option<Owner>) -> Fault {
-        let mut plan = self.plan();
+        let mut plan = self.0.plan.lock();
         let step = plan.sent.len();
         plan.sent.push(Sent {
             operation,

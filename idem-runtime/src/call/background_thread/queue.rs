@@ -1,8 +1,8 @@
 //! The queue of the leases that wait for their renewal.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::call::lease::{GONE, Lease, OUTSIDE};
@@ -27,11 +27,6 @@ impl Queue {
             due.push(lease);
         }
     }
-}
-
-pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    // Nothing panics while the lock is held; even then the map would still be whole.
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A moment of the clock in nanoseconds.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::queue::{Queue, lock, nanos};
+use super::queue::{Queue, nanos};
 use super::{BackgroundThread, ThreadState};
 use crate::call::lease::{GONE, Lease, Renewal};
 use crate::env::clock::deadline;
@@ -15,7 +15,7 @@ use crate::record::transition::RenewReply;
 
 impl ThreadState {
     pub(super) fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
-        lock(self.queues.get(lease.slot.lane))
+        self.queues.get(lease.slot.lane).lock()
     }
 
     /// Queues the lease for renewal at this moment, unless it is no longer registered.

@@ -1,10 +1,11 @@
 //! A reconciliation that is due: the earlier attempt, and what became of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::core::Core;
 use crate::call::step_log::StepStop;
+use crate::env::lock::Lock;
 use crate::error::Error;
 use crate::record::Record;
 use crate::record::transition::{ClaimRequest, Needs};
@@ -14,7 +15,7 @@ pub(crate) struct PendingReconcile {
     pub(super) core: Arc<Core>,
     /// The claim to run the body, sent after the verdict that nothing landed.
     pub(super) request: ClaimRequest,
-    stop: Mutex<Option<Stop>>,
+    stop: Lock<Option<Stop>>,
 }
 
 /// Why a body must not run after all.
@@ -37,21 +38,18 @@ impl PendingReconcile {
         Self {
             core: Arc::clone(core),
             request,
-            stop: Mutex::new(None),
+            stop: Lock::new(None),
         }
     }
 
     /// Takes the reason to drop the body, if there is one.
     pub(crate) fn stop(&self) -> Option<Stop> {
-        self.stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.stop.lock().take()
     }
 
     /// Records why the body must not run.
     pub(super) fn set(&self, stop: Stop) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+        *self.stop.lock() = Some(stop);
     }
 }
 

@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(4);
 impl Flights {
     /// The number of flights.
     fn count(&self) -> usize {
-        let counts = self.shards.iter().map(|shard| lock(shard).flights.len());
+        let counts = self.shards.iter().map(|shard| shard.lock().flights.len());
         counts.sum()
     }
 

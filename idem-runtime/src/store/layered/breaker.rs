@@ -1,7 +1,8 @@
 //! A circuit breaker for the fast store.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::env::lock::Lock;
 
 /// Failures in a row that open the breaker.
 const FAILURES: u32 = 5;
@@ -27,7 +28,7 @@ pub(super) enum BreakerEvent {
 pub(super) struct Breaker {
     /// The first pause after opening.
     first: Duration,
-    state: Mutex<Circuit>,
+    state: Lock<Circuit>,
 }
 
 #[derive(Debug)]
@@ -52,16 +53,12 @@ impl Breaker {
     pub(super) fn new(first: Duration) -> Self {
         Self {
             first,
-            state: Mutex::default(),
+            state: Lock::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Circuit> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn admit(&self, now: Instant) -> BreakerDecision {
-        match &mut *self.lock() {
+        match &mut *self.state.lock() {
             Circuit::Closed { .. } => BreakerDecision::Query,
             Circuit::Open { until, probing, .. } if now >= *until && !*probing => {
                 *probing = true;
@@ -72,17 +69,17 @@ impl Breaker {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(*self.lock(), Circuit::Open { .. })
+        matches!(*self.state.lock(), Circuit::Open { .. })
     }
 
     pub(super) fn succeeded(&self) {
-        if let Circuit::Closed { failures } = &mut *self.lock() {
+        if let Circuit::Closed { failures } = &mut *self.state.lock() {
             *failures = 0;
         }
     }
 
     pub(super) fn failed(&self, now: Instant) -> Option<BreakerEvent> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Circuit::Closed { failures } = &mut *state else {
             // A request from before it opened.
             return None;
@@ -101,7 +98,7 @@ impl Breaker {
 
     /// Applies the result of a probe.
     pub(super) fn probed(&self, works: bool, now: Instant) -> Option<BreakerEvent> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Circuit::Open {
             until,
             pause,

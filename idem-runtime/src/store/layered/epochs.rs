@@ -11,9 +11,10 @@
 //! that stays closed, because the process that closed it is gone, is opened by any process that notices.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::env::lock::Lock;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
@@ -30,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Epochs {
     pub(super) trust: Duration,
-    prefixes: Mutex<HashMap<Arc<str>, PrefixEpoch>>,
+    prefixes: Lock<HashMap<Arc<str>, PrefixEpoch>>,
 }
 
 #[derive(Debug)]
@@ -89,16 +90,12 @@ impl Epochs {
     pub(super) fn new(trust: Duration) -> Self {
         Self {
             trust,
-            prefixes: Mutex::default(),
+            prefixes: Lock::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, PrefixEpoch>> {
-        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn see(&self, prefix: &str, now: Instant) -> Seen {
-        let mut prefixes = self.lock();
+        let mut prefixes = self.prefixes.lock();
         let Some(prefix) = prefixes.get_mut(prefix) else {
             return Seen {
                 copies: None,
@@ -117,7 +114,7 @@ impl Epochs {
 
     /// Takes over the reading of the epoch. `false`: a task reads it already.
     pub(super) fn tend(&self, prefix: &Arc<str>, now: Instant) -> bool {
-        let mut prefixes = self.lock();
+        let mut prefixes = self.prefixes.lock();
         let prefix = prefixes.entry(Arc::clone(prefix)).or_insert(PrefixEpoch {
             known: None,
             used: now,
@@ -128,7 +125,7 @@ impl Epochs {
 
     /// Whether to continue reading; if not, the next call begins anew.
     pub(super) fn goes_on(&self, prefix: &str, now: Instant) -> bool {
-        let mut prefixes = self.lock();
+        let mut prefixes = self.prefixes.lock();
         let Some(prefix) = prefixes.get_mut(prefix) else {
             return false;
         };
@@ -138,7 +135,7 @@ impl Epochs {
 
     /// Stores a reading by a request that was sent at `asked`.
     pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Instant) {
-        let mut prefixes = self.lock();
+        let mut prefixes = self.prefixes.lock();
         let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(PrefixEpoch {
             known: None,
             used: asked,
@@ -168,7 +165,7 @@ impl Epochs {
     ///
     /// It has been closed for too long.
     pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
-        let prefixes = self.lock();
+        let prefixes = self.prefixes.lock();
         let known = prefixes.get(prefix)?.known.as_ref()?;
         let patience = ABANDONED + self.trust;
         match known.epoch {

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
+use crate::env::lock::Lock;
 use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
 
@@ -17,7 +18,7 @@ type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>
 struct Connector<S> {
     connect: Box<dyn Fn() -> Connecting<S> + Send + Sync>,
     store: OnceLock<S>,
-    state: Mutex<Connection>,
+    state: Lock<Connection>,
 }
 
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl<S: ReadCache> LazyStore<S> {
         Self(Arc::new(Connector {
             connect: Box::new(move || Box::pin(connect())),
             store: OnceLock::new(),
-            state: Mutex::default(),
+            state: Lock::default(),
         }))
     }
 
@@ -67,7 +68,7 @@ impl<S: ReadCache> LazyStore<S> {
     ///
     /// It starts nothing while an attempt is under way.
     fn connect(&self) -> StoreError {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         let why = state.failure.clone().unwrap_or_else(|| {
             let message = "the store in front is not connected yet";
             StoreError::new(StoreErrorKind::Unavailable, message)
@@ -99,7 +100,7 @@ struct ConnectAttempt<S>(Arc<Connector<S>>);
 impl<S> ConnectAttempt<S> {
     async fn run(self) {
         let outcome = (self.0.connect)().await;
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         match outcome {
             Ok(store) => {
                 // Only one attempt runs at a time.
@@ -113,7 +114,7 @@ impl<S> ConnectAttempt<S> {
 
 impl<S> Drop for ConnectAttempt<S> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         state.connecting = false;
     }
 }

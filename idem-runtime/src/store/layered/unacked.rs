@@ -1,9 +1,9 @@
 //! Unacknowledged completions, which may be stored, at an unknown time.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::env::lock::Lock;
 use crate::record::Owner;
 
 /// Longer than the engine retries a completion.
@@ -15,7 +15,7 @@ const MANY: usize = 4096;
 /// The life of a repeated completion counts from its first write, and so does that of its copy: the copy is therefore
 /// left to the next call that reads the record.
 #[derive(Debug, Default)]
-pub(super) struct UnackedCompletions(Mutex<UnackedOwners>);
+pub(super) struct UnackedCompletions(Lock<UnackedOwners>);
 
 #[derive(Debug, Default)]
 struct UnackedOwners {
@@ -33,10 +33,6 @@ pub(super) struct SentCompletion<'a> {
 }
 
 impl UnackedCompletions {
-    fn lock(&self) -> MutexGuard<'_, UnackedOwners> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn send(&self, owner: Owner) -> SentCompletion<'_> {
         SentCompletion {
             unacked: self,
@@ -51,7 +47,7 @@ impl SentCompletion<'_> {
     /// Records its reply. Returns whether this was certainly the first send.
     pub(super) fn acknowledged(&mut self) -> bool {
         self.acknowledged = true;
-        let mut state = self.unacked.lock();
+        let mut state = self.unacked.0.lock();
         let now = Instant::now();
         state.all_until = state.all_until.filter(|until| *until > now);
         !state.owners.remove(&self.owner) && state.all_until.is_none()
@@ -63,7 +59,7 @@ impl Drop for SentCompletion<'_> {
         if self.acknowledged {
             return;
         }
-        let mut state = self.unacked.lock();
+        let mut state = self.unacked.0.lock();
         if state.owners.len() >= MANY {
             state.owners = HashSet::new();
             state.all_until = Some(Instant::now() + LONGEST);
@@ -94,7 +90,7 @@ mod tests {
             bytes[..8].copy_from_slice(&number.to_be_bytes());
             drop(unacked.send(Owner::from_bytes(bytes)));
         }
-        assert!(unacked.lock().owners.len() <= MANY);
+        assert!(unacked.0.lock().owners.len() <= MANY);
         assert!(!unacked.send(Owner::from_bytes([9; 16])).acknowledged());
     }
 }

@@ -7,7 +7,7 @@ mod expiry;
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::{
     Watchers, no_position,
 };
 use crate::env::clock::{Clock, SystemClock};
+use crate::env::lock::Lock;
 use crate::env::striped::Padded;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
@@ -163,21 +164,16 @@ struct MemoryState {
 }
 
 struct Shard {
-    records: Mutex<Records>,
+    records: Lock<Records>,
     owners: Owners,
 }
 
 impl Shard {
     fn new(capacity: &Arc<Padded<Capacity>>) -> Self {
         Self {
-            records: Mutex::new(Records::new(capacity)),
+            records: Lock::new(Records::new(capacity)),
             owners: Owners::default(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Records> {
-        // A panic under the lock can only come from the allocator; the maps stay usable.
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,7 +252,7 @@ impl MemoryState {
     }
 
     fn records(&self, key: &RecordKey) -> MutexGuard<'_, Records> {
-        self.shard(key).lock()
+        self.shard(key).records.lock()
     }
 
     /// One operation under the shard's lock: reads, lets `decide` choose a write, and writes.
@@ -340,7 +336,7 @@ impl MemoryState {
         locked.sweep(now, usize::MAX);
         for shard in &self.shards {
             // Locked shards, of which this one is one, are skipped: waiting for one here could deadlock.
-            if let Ok(mut other) = shard.records.try_lock() {
+            if let Some(mut other) = shard.records.try_lock() {
                 other.sweep(now, usize::MAX);
             }
         }
@@ -366,7 +362,7 @@ impl MemoryState {
         let shard = start.as_ref().map_or(0, shard_of);
         let digest = |(key, ..): &(RecordKey, _, _)| *key.digest().as_bytes();
         let now = self.clock.now();
-        let records = self.shards[shard].lock();
+        let records = self.shards[shard].records.lock();
         let requested = records.all_live(now).filter(|(key, _)| {
             key.prefix() == &*request.prefix
                 && (request.operation.as_ref()).is_none_or(|of| of == key.operation())

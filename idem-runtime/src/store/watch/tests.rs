@@ -210,13 +210,13 @@ fn no_message_is_lost_between_threads() {
 
 #[derive(Default)]
 struct Listener {
-    left: Mutex<Vec<RecordKey>>,
+    left: Lock<Vec<RecordKey>>,
     missed: AtomicU32,
 }
 
 impl Feed for Listener {
     fn left(&self, key: &RecordKey) {
-        self.left.lock().unwrap().push(key.clone());
+        self.left.lock().push(key.clone());
     }
 
     fn missed(&self) {
@@ -232,11 +232,11 @@ fn a_feed_hears_who_left_and_what_was_missed() {
     let (first, second) = (watchers.watch(&key(1)), watchers.watch(&key(1)));
     first.missed();
     drop(first);
-    assert!(listener.left.lock().unwrap().is_empty(), "one still does");
+    assert!(listener.left.lock().is_empty(), "one still does");
     drop(second);
-    assert_eq!(*listener.left.lock().unwrap(), [key(1)]);
+    assert_eq!(*listener.left.lock(), [key(1)]);
     drop(watchers.watch(&key(1)));
-    assert_eq!(listener.left.lock().unwrap().len(), 2);
+    assert_eq!(listener.left.lock().len(), 2);
     assert_eq!(listener.missed.load(Ordering::SeqCst), 1);
     let late = watchers.watch(&key(3));
     watchers.wake(&key(3));
