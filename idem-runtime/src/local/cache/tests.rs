@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::env::observer::StderrObserver;
 use crate::identity::operation::Operation;
-use crate::record::{AnswerTypes, Fence, Header, JournalKind, Owner};
+use crate::record::{Fence, Header, Owner};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
@@ -17,15 +17,11 @@ fn key(number: u32) -> RecordKey {
 }
 
 fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
+    let state = State::Done { outcome, schema: 1 };
+    let owner = Owner::from_bytes([1; 16]);
     let header = Header {
-        state: State::Done { outcome, schema: 1 },
-        owner: Owner::from_bytes([1; 16]),
-        fence: Fence::new(3),
-        attempts: 1,
-        retain: 3600 * SECOND,
         fingerprint: ASKED,
-        types: AnswerTypes::UNKNOWN,
-        journal: JournalKind::None,
+        ..Header::new(state, owner, Fence::new(3), 3600 * SECOND)
     };
     Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
 }
@@ -58,46 +54,34 @@ fn body(cache: &Answers, key: &RecordKey, now: Duration) -> Option<Vec<u8>> {
     }
 }
 
+/// An answer is found for `max_age`, and no longer than it lives; an undated one ends sooner and has no age.
 #[test]
-fn what_is_kept_is_found_for_max_age() {
-    let cache = open();
-    put(&cache, &key(1), b"a", 5 * SECOND);
-    assert_eq!(body(&cache, &key(1), 5 * SECOND), Some(b"a".to_vec()));
-    let last = Duration::from_millis(64_999);
-    assert_eq!(body(&cache, &key(1), last), Some(b"a".to_vec()));
-    assert_eq!(body(&cache, &key(1), 65 * SECOND), None);
-    assert_eq!(
-        cache.stats().entries,
-        0,
-        "what is over goes when it is found"
-    );
-}
-
-#[test]
-fn what_lives_shorter_than_max_age_is_found_as_long_as_it_lives() {
-    let cache = open();
-    let permit = cache.permit(&key(1)).unwrap();
-    let answer = record(OutcomeKind::Error, b"declined");
-    cache.keep(permit, &key(1), &answer, life(2 * SECOND, SECOND));
-    let Found::Answer { left, .. } = cache.get(&key(1), ASKED, true, 2 * SECOND) else {
-        panic!("it lives");
-    };
-    assert_eq!(left, SECOND);
-    assert_eq!(body(&cache, &key(1), 3 * SECOND), None);
-}
-
-#[test]
-fn what_is_kept_for_ever_has_its_age() {
-    let cache = open();
-    let permit = cache.permit(&key(1)).unwrap();
-    let mut answer = record(OutcomeKind::Value, b"a");
-    answer.header.retain = crate::record::FOREVER;
-    let left = Duration::MAX.saturating_sub(10 * SECOND);
-    cache.keep(permit, &key(1), &answer, life(left, 100 * SECOND));
-    let Found::Answer { record, left } = cache.get(&key(1), ASKED, true, 102 * SECOND) else {
-        panic!("it lives");
-    };
-    assert_eq!(record.header.age(left), 12 * SECOND);
+fn what_is_kept_is_found_as_long_as_it_lives_and_for_max_age() {
+    let (for_ever, hour) = (crate::record::FOREVER, 3600 * SECOND);
+    let aged = for_ever.saturating_sub(10 * SECOND);
+    for (retain, left, dated, until, age) in [
+        (hour, hour, true, 65 * SECOND, SECOND),
+        (hour, 2 * SECOND, true, 7 * SECOND, hour - SECOND),
+        (for_ever, aged, true, 65 * SECOND, 11 * SECOND),
+        (hour, 3 * SECOND, false, 7 * SECOND, hour - 2 * SECOND),
+    ] {
+        let cache = open();
+        let mut answer = record(OutcomeKind::Error, b"declined");
+        answer.header.retain = retain;
+        let permit = cache.permit(&key(1)).unwrap();
+        let sent = 5 * SECOND;
+        cache.keep(permit, &key(1), &answer, Life { left, sent, dated });
+        let look = |dated, now| match cache.get(&key(1), ASKED, dated, now) {
+            Found::Answer { record, left } => Some(record.header.age(left)),
+            Found::Nothing(_) => None,
+        };
+        assert_eq!(look(dated, 6 * SECOND), Some(age), "{until:?}");
+        assert_eq!(look(true, 6 * SECOND).is_some(), dated, "{until:?}");
+        let last = until - Duration::from_millis(1);
+        assert!(look(dated, last).is_some(), "{until:?}");
+        assert!(look(dated, until).is_none(), "{until:?}");
+        assert_eq!(cache.stats().entries, 0, "an entry that is over is removed");
+    }
 }
 
 #[test]
@@ -248,34 +232,15 @@ fn what_is_used_stays_longer_than_what_is_not() {
 
 #[test]
 fn settings_out_of_bounds_are_named() {
-    let refused = |settings: LocalCache, named: &str| {
+    let new = LocalCache::new;
+    new().check().unwrap();
+    for (settings, named) in [
+        (new().max_entries(0), "max_entries"),
+        (new().max_bytes(1_023), "max_bytes"),
+        (new().max_age(Duration::ZERO), "max_age"),
+        (new().max_age(24 * 3600 * SECOND + SECOND), "max_age"),
+    ] {
         let error = settings.check().unwrap_err();
         assert!(error.contains(named), "{error}");
-    };
-    LocalCache::new().check().unwrap();
-    refused(LocalCache::new().max_entries(0), "max_entries");
-    refused(LocalCache::new().max_bytes(1_023), "max_bytes");
-    refused(LocalCache::new().max_age(Duration::ZERO), "max_age");
-    let longer = Duration::from_hours(24) + SECOND;
-    refused(LocalCache::new().max_age(longer), "max_age");
-}
-
-#[test]
-fn what_is_not_dated_ends_sooner_and_does_not_say_how_old_it_is() {
-    let cache = open();
-    let permit = cache.permit(&key(1)).unwrap();
-    let answer = record(OutcomeKind::Value, b"a");
-    let undated = Life {
-        dated: false,
-        ..life(3 * SECOND, SECOND)
-    };
-    cache.keep(permit, &key(1), &answer, undated);
-    let last = Duration::from_millis(2_999);
-    let look = |dated, now| {
-        let found = cache.get(&key(1), ASKED, dated, now);
-        matches!(found, Found::Answer { .. })
-    };
-    assert!(!look(true, last));
-    assert!(look(false, last));
-    assert!(!look(false, 3 * SECOND));
+    }
 }
