@@ -11,7 +11,7 @@ use crate::call::acquire::{TimedReply, UnackedClaim};
 use crate::call::claim::Claim;
 use crate::call::core::Core;
 use crate::call::interpret::refusal;
-use crate::call::lease::{Grant, granted};
+use crate::call::lease::Grant;
 use crate::call::reconcile::pending::PendingReconcile;
 use crate::call::remote_wait::Running;
 use crate::call::run_limit::{RunPermit, over_quota};
@@ -398,7 +398,7 @@ impl ClaimOrFollow {
             (core.flights).take_over(name.key.digest(), name.fingerprint, until)
         });
         ControlFlow::Continue(NoAnswer::Granted(Grant {
-            header: granted(&request, state, fence, attempts),
+            header: request.granted(state, fence, attempts),
             fresh,
             journal,
             sent,

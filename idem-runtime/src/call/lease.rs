@@ -18,7 +18,7 @@ use crate::identity::operation::RecordKey;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{AppendReply, ClaimRequest, RenewReply};
-use crate::record::{Fence, Header, Journal, JournalKind, State};
+use crate::record::{Header, Journal};
 use crate::store::{Store, StoreFuture};
 
 /// A granted claim, as the store replied.
@@ -257,21 +257,6 @@ impl Lease {
     /// How long the lease will still be renewed.
     pub(crate) fn run_left(&self) -> Duration {
         self.give_up.saturating_sub(self.clock.now())
-    }
-}
-
-/// The header of a granted claim's record.
-pub(crate) fn granted(request: &ClaimRequest, state: State, fence: Fence, attempts: u16) -> Header {
-    Header {
-        state,
-        owner: request.owner,
-        fence,
-        attempts,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: request.types,
-        // The journal is the lease's: an answer has none.
-        journal: JournalKind::None,
     }
 }
 

@@ -21,7 +21,6 @@ use crate::call::core::Core;
 use crate::call::ending::REPLY;
 use crate::call::engine::Engine;
 use crate::call::interpret::refusal;
-use crate::call::lease::granted;
 use crate::call::start::{CallRequest, Entered, Unleased};
 use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
@@ -452,7 +451,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         ClaimReply::Granted { fence, attempt, .. } => {
             core.emit(key, EventKind::Claimed { attempt, fence });
             let lease = policy.lease();
-            let claim = granted(&claim_request, State::Pending { lease }, fence, attempt);
+            let claim = claim_request.granted(State::Pending { lease }, fence, attempt);
             let listed = (store.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
         }

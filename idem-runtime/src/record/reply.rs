@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::identity::fingerprint::Fingerprint;
-use crate::record::{AnswerTypes, Fence, Journal, Owner, Record, Unreadable};
+use crate::record::{AnswerTypes, Fence, Header, Journal, Owner, Record, State, Unreadable};
 
 /// A request for a claim.
 #[derive(Clone, Debug)]
@@ -59,6 +59,16 @@ impl ClaimRequest {
             needs: Needs::Nothing,
             dated: true,
             records_attempts: false,
+        }
+    }
+
+    /// The header of the record of this claim, once it is granted.
+    pub(crate) const fn granted(&self, state: State, fence: Fence, attempts: u16) -> Header {
+        Header {
+            attempts,
+            fingerprint: self.fingerprint,
+            types: self.types,
+            ..Header::new(state, self.owner, fence, self.retain)
         }
     }
 }

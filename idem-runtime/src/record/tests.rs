@@ -9,15 +9,15 @@ use crate::identity::canonical::vectors::hex;
 use crate::identity::fingerprint::Fingerprint;
 
 fn header(state: State) -> Header {
+    let (owner, fence) = (
+        Owner::from_bytes([7; 16]),
+        Fence::new(1_767_225_600_123_456),
+    );
     Header {
-        state,
-        owner: Owner::from_bytes([7; 16]),
-        fence: Fence::new(1_767_225_600_123_456),
         attempts: 3,
-        retain: Duration::from_hours(24),
         fingerprint: Fingerprint::from_bytes([9; 16]),
         types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
-        journal: JournalKind::None,
+        ..Header::new(state, owner, fence, Duration::from_hours(24))
     }
 }
 

@@ -162,7 +162,6 @@ pub(crate) fn no_position() -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::fingerprint::Fingerprint;
     use crate::record::{Fence, Owner};
 
     /// Every record is of exactly one state, and exhausted only if it is abandoned or released.
@@ -183,16 +182,7 @@ mod tests {
             (done(OutcomeKind::Unknown), retain, Unknown),
             (done(OutcomeKind::Tombstone), retain, NotStored),
         ] {
-            let header = Header {
-                state,
-                owner: Owner::from_bytes([1; 16]),
-                fence: Fence::new(1),
-                attempts: 2,
-                retain,
-                fingerprint: Fingerprint::NONE,
-                types: crate::record::AnswerTypes::UNKNOWN,
-                journal: crate::record::JournalKind::None,
-            };
+            let header = Header::new(state, Owner::from_bytes([1; 16]), Fence::new(1), retain);
             let states = [Running, Abandoned, Released, Answered, NotStored, Unknown];
             let of = states.into_iter().filter(|of| of.matches(&header, left));
             assert_eq!(of.collect::<Vec<_>>(), [expected], "{state:?}");

@@ -58,7 +58,7 @@ impl<'a> LossCheck<'a> {
 macro_rules! brought_back {
     ($($method:ident: $of:ty),+ $(,)?) => {
         $(
-            fn $method(self, _: $of) -> Result<(), fmt::Error> {
+            fn $method(self, _: $of) -> fmt::Result {
                 Ok(())
             }
         )+
@@ -104,35 +104,35 @@ impl<'a> Serializer for LossCheck<'a> {
         serialize_bytes: &[u8],
     }
 
-    fn serialize_f32(self, number: f32) -> Result<(), fmt::Error> {
+    fn serialize_f32(self, number: f32) -> fmt::Result {
         self.serialize_f64(number.into())
     }
 
-    fn serialize_f64(self, number: f64) -> Result<(), fmt::Error> {
+    fn serialize_f64(self, number: f64) -> fmt::Result {
         if self.is_json && !number.is_finite() {
             self.lost.set(true);
         }
         Ok(())
     }
 
-    fn serialize_none(self) -> Result<(), fmt::Error> {
+    fn serialize_none(self) -> fmt::Result {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), fmt::Error> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> fmt::Result {
         value.serialize(LossCheck {
             in_some: true,
             ..self
         })
     }
 
-    fn serialize_unit(self) -> Result<(), fmt::Error> {
+    fn serialize_unit(self) -> fmt::Result {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), fmt::Error> {
+    fn serialize_unit_struct(self, _: &'static str) -> fmt::Result {
         // An empty list in `MessagePack`.
         if self.is_json {
             self.nothing();
@@ -140,12 +140,7 @@ impl<'a> Serializer for LossCheck<'a> {
         Ok(())
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-    ) -> Result<(), fmt::Error> {
+    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> fmt::Result {
         Ok(())
     }
 
@@ -153,7 +148,7 @@ impl<'a> Serializer for LossCheck<'a> {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), fmt::Error> {
+    ) -> fmt::Result {
         // Written as its content.
         value.serialize(self)
     }
@@ -164,7 +159,7 @@ impl<'a> Serializer for LossCheck<'a> {
         _: u32,
         _: &'static str,
         value: &T,
-    ) -> Result<(), fmt::Error> {
+    ) -> fmt::Result {
         value.serialize(self.within().0)
     }
 
@@ -178,7 +173,7 @@ impl<'a> Serializer for LossCheck<'a> {
         serialize_struct_variant: &'static str, u32, &'static str, usize;
     }
 
-    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), fmt::Error> {
+    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> fmt::Result {
         Ok(())
     }
 
@@ -199,12 +194,12 @@ macro_rules! checks_content {
                     &mut self,
                     $($name: &'static str,)?
                     value: &T,
-                ) -> Result<(), fmt::Error> {
+                ) -> fmt::Result {
                     $(let _ = $name;)?
                     value.serialize(self.0)
                 }
 
-                fn end(self) -> Result<(), fmt::Error> {
+                fn end(self) -> fmt::Result {
                     Ok(())
                 }
             }
@@ -225,15 +220,15 @@ impl SerializeMap for ContentLossCheck<'_> {
     type Ok = ();
     type Error = fmt::Error;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> fmt::Result {
         key.serialize(self.0)
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> fmt::Result {
         value.serialize(self.0)
     }
 
-    fn end(self) -> Result<(), fmt::Error> {
+    fn end(self) -> fmt::Result {
         Ok(())
     }
 }

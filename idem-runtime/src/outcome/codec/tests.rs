@@ -18,9 +18,7 @@ use super::*;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::outcome::Answer;
-use crate::record::{
-    AnswerTypes, Fence, HEADER, Header, JournalKind, OutcomeKind, Owner, Record, State,
-};
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 
 /// Frozen bodies of [`Receipt::GOLDEN`]: a record of an older release must be read for ever.
 const JSON: &[u8] = br#"{"run":7,"memo":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
@@ -50,16 +48,8 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
 
 fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
     let schema = T::schema();
-    let header = Header {
-        state: State::Done { outcome, schema },
-        owner: Owner::from_bytes([1; 16]),
-        fence: Fence::new(1),
-        attempts: 1,
-        retain: Duration::from_hours(1),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        journal: JournalKind::None,
-    };
+    let (state, owner) = (State::Done { outcome, schema }, Owner::from_bytes([1; 16]));
+    let header = Header::new(state, owner, Fence::new(1), Duration::from_hours(1));
     let bytes = [&header.encode(), body].concat();
     Record::decode(Bytes::from(bytes)).unwrap()
 }

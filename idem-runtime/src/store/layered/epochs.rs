@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::env::lock::Lock;
-use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
-use crate::record::transition::{ClaimRequest, Needs};
-use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
+use crate::record::transition::ClaimRequest;
+use crate::record::{Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 
 /// How long only the process that closed an epoch may open it.
@@ -183,19 +182,7 @@ pub(super) fn record_of(prefix: Arc<str>) -> RecordKey {
 
 /// A claim that is always granted, and whose fence is the next epoch.
 pub(super) fn closing() -> ClaimRequest {
-    ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::ZERO,
-        retain: MAX_RETAIN,
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-        records_attempts: false,
-    }
+    ClaimRequest::new(Owner::random(), Duration::ZERO, MAX_RETAIN)
 }
 
 /// The header that opens an epoch closed by this claim.
@@ -236,18 +223,9 @@ mod tests {
     }
 
     fn closed_header() -> Header {
-        Header {
-            state: State::Pending {
-                lease: Duration::ZERO,
-            },
-            owner: Owner::from_bytes([1; 16]),
-            fence: Fence::new(7),
-            attempts: 1,
-            retain: MAX_RETAIN,
-            fingerprint: Fingerprint::NONE,
-            types: AnswerTypes::UNKNOWN,
-            journal: crate::record::JournalKind::None,
-        }
+        let lease = Duration::ZERO;
+        let owner = Owner::from_bytes([1; 16]);
+        Header::new(State::Pending { lease }, owner, Fence::new(7), MAX_RETAIN)
     }
 
     #[test]

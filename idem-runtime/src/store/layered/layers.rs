@@ -295,16 +295,8 @@ impl Layers {
                  made void; look who else writes its key `…:idem.epoch:…`",
             ));
         };
-        let closed = Header {
-            state: State::Pending { lease: claim.lease },
-            owner: claim.owner,
-            fence,
-            attempts: attempt,
-            retain: claim.retain,
-            fingerprint: claim.fingerprint,
-            types: claim.types,
-            journal: JournalKind::None,
-        };
+        let lease = claim.lease;
+        let closed = claim.granted(State::Pending { lease }, fence, attempt);
         self.epochs.learn(prefix, Epoch::Closed(closed), asked);
         tokio::time::sleep(self.epochs.trust).await;
         Ok(closed)
