@@ -57,8 +57,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind;
 
     /// Whether another connection holds the lock for writing, and the transaction can go on.
-    fn is_busy(error: &dyn DatabaseError) -> bool {
-        let _ = error;
+    fn is_busy(_: &dyn DatabaseError) -> bool {
         false
     }
 
@@ -68,21 +67,18 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     }
 
     /// The options with other credentials, if the database has users.
-    fn with_credentials(options: Options<Self>, credentials: Credentials) -> Options<Self> {
-        let _ = credentials;
+    fn with_credentials(options: Options<Self>, _: Credentials) -> Options<Self> {
         options
     }
 
     /// The warning for an operator about the transport to the server.
-    fn transport(options: &Options<Self>) -> Option<String> {
-        let _ = options;
+    fn transport(_: &Options<Self>) -> Option<String> {
         None
     }
 
     /// The options of the connection that writes for several calls at a time, if the store does so.
     #[cfg(feature = "sqlite")]
-    fn group_commit(options: &Options<Self>) -> Option<SqliteConnectOptions> {
-        let _ = options;
+    fn group_commit(_: &Options<Self>) -> Option<SqliteConnectOptions> {
         None
     }
 
@@ -90,14 +86,12 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     ///
     /// The store then sends each in a transaction of its own: sqlx prepares and executes a statement in two messages,
     /// between which a proxy gives the session, and with it the unnamed statement, to another client.
-    fn is_unnamed(options: &Options<Self>) -> bool {
-        let _ = options;
+    fn is_unnamed(_: &Options<Self>) -> bool {
         false
     }
 
     /// Whether a connection keeps statements that it has prepared.
-    fn keeps_statements(conn: &Conn<Self>) -> bool {
-        let _ = conn;
+    fn keeps_statements(_: &Conn<Self>) -> bool {
         false
     }
 
@@ -136,21 +130,17 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     ) -> impl Future<Output = Result<u64, Error>> + Send + '_;
 
     /// The number that a statement which changed rows left for its client, if the database supports that.
-    fn returned_number(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
-        let _ = done;
+    fn returned_number(_: &<Self::Db as Database>::QueryResult) -> Option<i64> {
         None
     }
 
     /// The connection's setting for lock waits, if the client must restore it.
     fn own_lock_wait(
-        conn: &mut Conn<Self>,
+        _: &mut Conn<Self>,
     ) -> impl Future<Output = Result<Option<i64>, Error>> + Send + '_ {
-        let _ = conn;
         ready(Ok(None))
     }
 
     /// Starts to restore that setting, without waiting for the reply.
-    fn start_restore(conn: &mut Conn<Self>, own_lock_wait: i64) {
-        let _ = (conn, own_lock_wait);
-    }
+    fn start_restore(_: &mut Conn<Self>, _own_lock_wait: i64) {}
 }

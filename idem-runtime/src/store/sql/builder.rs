@@ -251,7 +251,7 @@ mod tests {
     use crate::store::sql::postgres::Postgres;
 
     fn warns<B: SqlDriver>(url: &str) -> bool {
-        let options = Options::<B>::from_str(url).unwrap();
+        let options = Options::<B>::from_str(url).expect("a URL");
         let warning = B::transport(&options).unwrap_or_default();
         let is_discreet = !warning.contains("secret") && !warning.contains("db.example");
         assert!(is_discreet, "{warning}");

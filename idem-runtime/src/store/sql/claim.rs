@@ -13,7 +13,7 @@ use super::queue::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::{Fence, Header, Journal, JournalKind, Record, State, transition};
+use crate::record::{Fence, Header, Journal, Record, State, transition};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.
@@ -170,16 +170,12 @@ fn granted(fence: i64) -> ClaimReply {
 
 /// The record of a first claim, except its fence.
 pub(super) fn fresh(request: &ClaimRequest) -> Header {
+    let state = State::Pending {
+        lease: request.lease,
+    };
     Header {
-        state: State::Pending {
-            lease: request.lease,
-        },
-        owner: request.owner,
-        fence: Fence::default(),
-        attempts: FIRST,
-        retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-        journal: JournalKind::None,
+        ..Header::new(state, request.owner, Fence::default(), request.retain)
     }
 }
