@@ -1,17 +1,12 @@
 //! Sends statements of a kind as one statement, and gives each of its calls its own outcome.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
-
-use tokio::time::timeout;
 
 use super::argument::Argument;
 use super::backend::SqlDriver;
 use super::pool::{ConnectionPool, PermittedConnection};
-use super::queue::Priority;
-use super::queued_call::{BatchMember, TakenCall};
-use super::statement::{Statement, StatementOutcome, StatementReply};
+use super::queue::{BatchMember, Turn};
+use super::statement::StatementReply;
 
 impl<B: SqlDriver> ConnectionPool<B> {
     /// Sends a batch, in the order of its primary keys.
@@ -41,30 +36,6 @@ impl<B: SqlDriver> ConnectionPool<B> {
             deliver(reply, batch);
         }
     }
-
-    /// Waits for the outcome of a call in a batch, or sends its statement alone.
-    ///
-    /// Without a reply for long it does so too: the task of the batch runs on the runtime of another caller, which may
-    /// be blocked.
-    pub(super) async fn receive_from_batch(
-        self: &Arc<Self>,
-        (what, priority): (&'static str, Priority<'_>),
-        (statement, arguments): (&Statement, &[Argument<'_>]),
-        (taken, begun): (TakenCall, Instant),
-    ) -> StatementOutcome {
-        if let Priority::Claim(admission) = priority {
-            admission.sent_after(taken.at.saturating_duration_since(begun));
-        }
-        if let Ok(Ok(outcome)) = timeout(self.patience() / 4, taken.outcome).await {
-            return outcome;
-        }
-        let ending = (what, Priority::Ending);
-        match self.send_once(ending, statement, arguments, || None).await {
-            ControlFlow::Break(outcome) => outcome,
-            // Only a queued call is taken along.
-            ControlFlow::Continue(_) => Err((None, self.silence(what))),
-        }
-    }
 }
 
 /// Gives each call of a batch its part of the reply.
@@ -80,11 +51,11 @@ fn deliver(mut reply: StatementReply, batch: Vec<BatchMember>) {
         let row = reply.rows.binary_search_by(|(of, _)| of[..].cmp(key));
         let row = row.ok().map(|found| reply.rows[found].1.clone());
         // The caller may have been dropped.
-        let _ = member.reply.send(Ok(StatementReply {
+        let _ = member.reply.send(Turn::Outcome(Ok(StatementReply {
             affected: u64::from(all || granted.is_some()),
             row,
             granted,
             ..StatementReply::default()
-        }));
+        })));
     }
 }

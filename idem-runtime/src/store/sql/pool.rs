@@ -21,7 +21,7 @@ use super::error_kind::SqlErrorKind;
 use super::failure::{broken, error_kind, login_error, store_error};
 use super::login::Login;
 use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn};
-use super::queued_call::{QueuedCall, TakenCall};
+use super::queued_call::QueuedCall;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
 use super::statement::{Statement, StatementOutcome, StatementReply};
@@ -135,21 +135,22 @@ impl<B: SqlDriver> ConnectionPool<B> {
             }
             _ => None,
         };
-        let begun = Instant::now();
         let queued = || QueuedCall::new(statement, arguments);
         let sent = self.send_once((what, priority), statement, arguments, queued);
+        if let ControlFlow::Break(outcome) = sent.await {
+            return outcome;
+        }
+        // Boxed, because it is rare, and its state would be part of every future.
+        let ending = (what, Priority::Ending);
+        let sent = Box::pin(self.send_once(ending, statement, arguments, || None));
         match sent.await {
             ControlFlow::Break(outcome) => outcome,
-            // Boxed, because it is rare, and its state would be part of every future.
-            ControlFlow::Continue(taken) => {
-                let statement = (statement, arguments);
-                let outcome = self.receive_from_batch((what, priority), statement, (taken, begun));
-                Box::pin(outcome).await
-            }
+            // Only a queued call is taken along.
+            ControlFlow::Continue(()) => Err((None, self.silence(what))),
         }
     }
 
-    /// Sends a statement as soon as it has a connection, or continues as a call of a batch.
+    /// Sends a statement as soon as it has a connection, or continues if the batch that has taken it along fails.
     ///
     /// `queued` makes it one that a batch can take along.
     pub(super) async fn send_once(
@@ -158,13 +159,14 @@ impl<B: SqlDriver> ConnectionPool<B> {
         statement: &Statement,
         arguments: &[Argument<'_>],
         queued: impl FnOnce() -> Option<QueuedCall>,
-    ) -> ControlFlow<StatementOutcome, TakenCall> {
+    ) -> ControlFlow<StatementOutcome> {
         let begun = Instant::now();
         let purpose = (priority, statement.only_reads());
         let turn = (self.permits).take(purpose, self.response_timeout, queued);
         let (mut permit, call) = match turn.await {
             Ok(Turn::Permit(permit, call)) => (permit, call),
-            Ok(Turn::Taken(taken)) => return ControlFlow::Continue(taken),
+            Ok(Turn::Outcome(outcome)) => return ControlFlow::Break(outcome),
+            Ok(Turn::Alone) => return ControlFlow::Continue(()),
             Err(none) => return ControlFlow::Break(Err((None, self.no_permit(what, &none)))),
         };
         // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
@@ -176,10 +178,13 @@ impl<B: SqlDriver> ConnectionPool<B> {
         if let Priority::Claim(admission) = priority {
             admission.sent_after(begun.elapsed());
         }
-        if let Some((batch, taken)) = permit.take_along(call) {
+        if let Some((batch, outcome)) = permit.take_along(call) {
             // A task, because this future may be dropped, or never be polled again.
             tokio::spawn(Arc::clone(self).send_batch((permit, connection), batch));
-            return ControlFlow::Continue(taken);
+            return match timeout(self.response_timeout / 4, outcome).await {
+                Ok(Ok(Turn::Outcome(outcome))) => ControlFlow::Break(outcome),
+                _ => ControlFlow::Continue(()),
+            };
         }
         let sent = self.send_on((permit, connection), what, statement, arguments);
         ControlFlow::Break(sent.await)

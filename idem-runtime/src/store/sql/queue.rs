@@ -7,13 +7,14 @@
 //! is then sent for all of them: see [`batch`](super::batch).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::queued_call::{BatchMember, QueuedCall, TakenCall};
+use super::queued_call::QueuedCall;
+use super::statement::StatementOutcome;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits, crowded};
 
@@ -66,11 +67,24 @@ pub(super) struct ConnectionPermit {
 
 /// How a statement goes on that has waited.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is sent once, and most are outcomes"
+)]
 pub(super) enum Turn {
     /// It is sent, and may take others along if it is a queued call.
     Permit(ConnectionPermit, Option<QueuedCall>),
-    /// Another statement has taken it along.
-    Taken(TakenCall),
+    /// Another statement has taken it along: its part of the reply.
+    Outcome(StatementOutcome),
+    /// Another statement has taken it along, and has failed, or has no reply for long: it is sent alone.
+    Alone,
+}
+
+/// A call of a batch. If `reply` is dropped, the call is sent alone.
+#[derive(Debug)]
+pub(super) struct BatchMember {
+    pub(super) call: QueuedCall,
+    pub(super) reply: oneshot::Sender<Turn>,
 }
 
 #[derive(Debug)]
@@ -93,9 +107,13 @@ struct Waiter {
 
 /// The future's side of a [`Waiter`].
 struct Waiting<'a> {
+    queue: &'a PermitQueue,
     turn: oneshot::Receiver<Turn>,
+    has_turn: bool,
     claim: Option<&'a Admission>,
     since: Instant,
+    /// When another statement took it along, if it can.
+    taken: Option<Arc<OnceLock<Instant>>>,
 }
 
 /// No waiter has room: a permit that returns is passed on under the same lock.
@@ -160,39 +178,33 @@ impl PermitQueue {
             if self.has_room(&state, share) {
                 return Ok(Turn::Permit(self.grant(&mut state, share), None));
             }
-            let now = Instant::now();
-            let (wake, turn) = oneshot::channel();
-            let mut waiting = Waiting {
-                turn,
-                claim: None,
-                since: now,
-            };
-            let bound = if share == Share::Endings {
-                None
-            } else {
+            let since = Instant::now();
+            let (mut claim, mut bound) = (None, None);
+            if share != Share::Endings {
                 remove_dropped(&mut state.claims);
                 let others = state.claims.len();
-                state.pace.joined(others, now);
-                match priority {
-                    Priority::Claim(admission) => {
-                        waiting.claim = Some(admission);
-                        let bound = admits(&state.pace, others, admission, now);
-                        Some(bound.map_err(NoPermit::Refused)?)
-                    }
-                    _ => Some(patience),
+                state.pace.joined(others, since);
+                bound = Some(patience);
+                if let Priority::Claim(admission) = priority {
+                    claim = Some(admission);
+                    let longest = admits(&state.pace, others, admission, since);
+                    bound = Some(longest.map_err(NoPermit::Refused)?);
                 }
-            };
+            }
+            let (wake, turn) = oneshot::channel();
             let call = call();
+            let waiting = Waiting {
+                queue: self,
+                turn,
+                has_turn: false,
+                claim,
+                since,
+                taken: call.as_ref().map(|call| Arc::clone(&call.taken)),
+            };
             (state.waiters(share)).push_back(Waiter { wake, share, call });
             (waiting, bound)
         };
-        let turn = match bound {
-            None => (&mut waiting.turn).await.ok(),
-            Some(bound) => match timeout(bound, &mut waiting.turn).await {
-                Ok(turn) => turn.ok(),
-                Err(_) => waiting.close(),
-            },
-        };
+        let turn = waiting.turn(bound, patience / 4).await;
         match (turn, priority) {
             (Some(turn), _) => Ok(turn),
             (None, Priority::Claim(_)) => {
@@ -260,21 +272,23 @@ fn remove_dropped(waiters: &mut Waiters) {
 }
 
 /// Takes those out of a queue that can be sent together with this call.
-fn take_joining(
-    waiters: &mut Waiters,
-    first: &QueuedCall,
-) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
-    let mut taken: Vec<(QueuedCall, oneshot::Sender<Turn>)> = Vec::new();
+fn take_joining(waiters: &mut Waiters, first: &QueuedCall) -> Vec<BatchMember> {
+    let (mut taken, at) = (Vec::<BatchMember>::new(), Instant::now());
     let mut index = 0;
-    while index < waiters.len().min(MAX_PASSED) {
-        let call = waiters[index].call.as_ref();
-        if !call.is_some_and(|call| call.joins(first, &taken)) {
+    while index < waiters.len().min(MAX_PASSED) && taken.len() + 1 < first.batch.width() {
+        let joins = |call: &QueuedCall| {
+            call.joins(first) && taken.iter().all(|member| call.joins(&member.call))
+        };
+        if !waiters[index].call.as_ref().is_some_and(joins) {
             index += 1;
         } else if let Some(waiter) = waiters.remove(index)
             && let Some(call) = waiter.call
             && !waiter.wake.is_closed()
         {
-            taken.push((call, waiter.wake));
+            // It is not woken before it has its outcome.
+            let _ = call.taken.set(at);
+            let reply = waiter.wake;
+            taken.push(BatchMember { call, reply });
         }
     }
     taken
@@ -287,24 +301,16 @@ impl ConnectionPermit {
     pub(super) fn take_along(
         &mut self,
         first: Option<QueuedCall>,
-    ) -> Option<(Vec<BatchMember>, TakenCall)> {
-        let taken = self.leave(first.as_ref());
-        let at = Instant::now();
-        let mut batch = Vec::new();
-        for (call, wake) in taken {
-            let (member, taken) = call.join(at);
-            // Its future may have been dropped at this moment.
-            if wake.send(Turn::Taken(taken)).is_ok() {
-                batch.push(member);
-            }
-        }
-        let (member, taken) = first.filter(|_| !batch.is_empty())?.join(at);
-        batch.push(member);
-        Some((batch, taken))
+    ) -> Option<(Vec<BatchMember>, oneshot::Receiver<Turn>)> {
+        let mut batch = self.leave(first.as_ref());
+        let call = first.filter(|_| !batch.is_empty())?;
+        let (reply, outcome) = oneshot::channel();
+        batch.push(BatchMember { call, reply });
+        Some((batch, outcome))
     }
 
     /// Counts its statement, and those that go with it, as claims that left the queue.
-    fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
+    fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<BatchMember> {
         if !std::mem::take(&mut self.waited) {
             return Vec::new();
         }
@@ -320,8 +326,43 @@ impl ConnectionPermit {
 }
 
 impl Waiting<'_> {
+    /// Waits for the turn, for `bound` at most until it is taken along, and for `stall` from then on.
+    ///
+    /// The task of a batch runs on the runtime of another caller, which may be blocked.
+    async fn turn(&mut self, bound: Option<Duration>, stall: Duration) -> Option<Turn> {
+        loop {
+            let waited = self.since.elapsed();
+            let left = bound.map(|bound| bound.saturating_sub(waited));
+            let pause = match self.taken_for() {
+                Some(taken) => stall.saturating_sub(taken),
+                None => left.map_or(stall, |left| left.min(stall)),
+            };
+            if let Ok(turn) = timeout(pause, &mut self.turn).await {
+                self.has_turn = true;
+                // If it was dropped, its batch has failed.
+                return Some(turn.unwrap_or(Turn::Alone));
+            }
+            let is_over = match self.taken_for() {
+                Some(taken) => taken >= stall,
+                None => left.is_some_and(|left| left <= pause),
+            };
+            if is_over {
+                let turn = self.close();
+                return turn.or_else(|| self.taken_for().map(|_| Turn::Alone));
+            }
+        }
+    }
+
+    /// How long ago another statement took it along.
+    fn taken_for(&self) -> Option<Duration> {
+        self.taken.as_ref()?.get().map(Instant::elapsed)
+    }
+
     /// The turn that arrived at the last moment.
     fn close(&mut self) -> Option<Turn> {
+        // A call is taken along under the lock, unless it is closed.
+        let _state = self.queue.lock();
+        self.has_turn = true;
         self.turn.close();
         self.turn.try_recv().ok()
     }
@@ -329,11 +370,14 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        if !self.has_turn {
+            drop(self.close());
+        }
         // The statement of another may have claimed for it already.
-        if let Some(Turn::Taken(taken)) = self.close()
-            && let Some(admission) = self.claim
+        if let Some(claim) = self.claim
+            && let Some(at) = self.taken.as_ref().and_then(|taken| taken.get())
         {
-            admission.sent_after(taken.at.saturating_duration_since(self.since));
+            claim.sent_after(at.saturating_duration_since(self.since));
         }
     }
 }

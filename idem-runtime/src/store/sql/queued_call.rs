@@ -1,12 +1,10 @@
 //! A statement that waits for a connection, and may be sent with others of its kind.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use tokio::sync::oneshot;
-
 use super::argument::{Argument, OwnedArgument};
-use super::statement::{BatchStatement, Statement, StatementOutcome};
+use super::statement::{BatchStatement, Statement};
 
 /// The text of a call in a script, besides its arguments, in bytes.
 const TEXT: usize = 256;
@@ -16,21 +14,8 @@ const TEXT: usize = 256;
 pub(super) struct QueuedCall {
     pub(super) batch: Arc<BatchStatement>,
     arguments: Vec<OwnedArgument>,
-}
-
-/// A call of a batch. If `reply` is dropped, the call is sent alone.
-#[derive(Debug)]
-pub(super) struct BatchMember {
-    pub(super) call: QueuedCall,
-    pub(super) reply: oneshot::Sender<StatementOutcome>,
-}
-
-/// The place of a call in a batch.
-#[derive(Debug)]
-pub(super) struct TakenCall {
-    /// Before the batch is sent.
-    pub(super) at: Instant,
-    pub(super) outcome: oneshot::Receiver<StatementOutcome>,
+    /// When another statement took it along.
+    pub(super) taken: Arc<OnceLock<Instant>>,
 }
 
 impl QueuedCall {
@@ -41,6 +26,7 @@ impl QueuedCall {
         (bytes <= batch.most_bytes).then(|| Self {
             batch: Arc::clone(batch),
             arguments: arguments.iter().map(OwnedArgument::from).collect(),
+            taken: Arc::default(),
         })
     }
 
@@ -56,18 +42,9 @@ impl QueuedCall {
         self.arguments.iter().map(OwnedArgument::borrow).collect()
     }
 
-    /// Whether it may be sent together with these.
-    pub(super) fn joins<W>(&self, first: &Self, others: &[(Self, W)]) -> bool {
-        let mut all = others.iter().map(|(call, _)| call).chain([first]);
-        Arc::ptr_eq(&self.batch, &first.batch)
-            && others.len() + 1 < self.batch.width()
-            && (self.batch.only_reads()
-                || all.all(|other| self.primary_key() != other.primary_key()))
-    }
-
-    /// Makes it a member of a batch that is about to be sent.
-    pub(super) fn join(self, at: Instant) -> (BatchMember, TakenCall) {
-        let (reply, outcome) = oneshot::channel();
-        (BatchMember { call: self, reply }, TakenCall { at, outcome })
+    /// Whether it may be sent together with this one.
+    pub(super) fn joins(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.batch, &other.batch)
+            && (self.batch.only_reads() || self.primary_key() != other.primary_key())
     }
 }

@@ -14,7 +14,7 @@ type Taking<'a> = Pin<Box<dyn Future<Output = Result<Turn, NoPermit>> + 'a>>;
 fn poll(taking: &mut Taking<'_>) -> Option<ConnectionPermit> {
     match poll_turn(taking)? {
         Turn::Permit(permit, _) => Some(permit),
-        Turn::Taken(_) => panic!("it was taken along"),
+        _ => panic!("it was taken along"),
     }
 }
 
@@ -76,19 +76,20 @@ fn first_batch<'a>(
         .collect();
     drop(before);
     let batch = batch_of(&mut waiting.remove(0));
-    (batch.map_or(1, |(batch, _)| batch.len()), waiting)
+    (batch.map_or(1, |batch| batch.len()), waiting)
 }
 
 /// The batch of a call that has the permit.
-fn batch_of(taking: &mut Taking<'_>) -> Option<(Vec<BatchMember>, TakenCall)> {
+fn batch_of(taking: &mut Taking<'_>) -> Option<Vec<BatchMember>> {
     let Some(Turn::Permit(mut permit, call)) = poll_turn(taking) else {
         panic!("it has the permit");
     };
-    permit.take_along(call)
+    permit.take_along(call).map(|(batch, _)| batch)
 }
 
+/// Whether it was in a batch, which is dropped.
 fn is_taken(taking: &mut Taking<'_>) -> bool {
-    matches!(poll_turn(taking), Some(Turn::Taken(_)))
+    matches!(poll_turn(taking), Some(Turn::Alone))
 }
 
 #[tokio::test]
@@ -139,7 +140,7 @@ async fn four_reads_are_in_flight_and_the_others_go_together() {
     assert!(ending.is_some(), "so does a read of a claim that was sent");
     drop(one);
     // Several of them may be about one record.
-    assert_eq!(batch_of(&mut waiting[0]).expect("a batch").0.len(), 4);
+    assert_eq!(batch_of(&mut waiting[0]).expect("a batch").len(), 4);
     assert!(waiting[1..].iter_mut().all(is_taken));
 }
 
@@ -233,7 +234,7 @@ async fn a_claim_in_a_batch_counts_as_sent_though_its_future_is_dropped() {
     let (drops, leaves) = (queue(&second, 2), queue(&third, 3));
     drop(leaves);
     drop(before);
-    let (batch, _taken) = batch_of(&mut leads).expect("a batch");
+    let batch = batch_of(&mut leads).expect("a batch");
     assert_eq!(batch.len(), 2, "one had left before");
     drop(drops);
     assert!(second.was_sent() && !third.was_sent());
@@ -250,7 +251,7 @@ async fn the_claims_of_a_batch_are_counted_together() {
         .collect();
     std::thread::sleep(Duration::from_millis(64));
     drop(before);
-    assert_eq!(batch_of(&mut waiting[0]).expect("a batch").0.len(), 64);
+    assert_eq!(batch_of(&mut waiting[0]).expect("a batch").len(), 64);
     let wait = permits.lock().pace.wait(64, Instant::now());
     let least = Duration::from_millis(60);
     assert!(wait >= least, "{wait:?} for another batch");
