@@ -81,13 +81,11 @@ async fn conditional(
     present: u64,
     #[idem(skip)] runs: &Runs,
 ) -> Answer {
-    let _ = (order, present);
     Ok(runs.hit())
 }
 
 #[idempotent(key = "{type}-{amount:>4}")]
 async fn r#match(r#type: &str, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = (r#type, amount);
     Ok(runs.hit())
 }
 

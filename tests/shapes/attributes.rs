@@ -27,7 +27,6 @@ async fn all(
     #[idem(skip)] engine: &Engine,
     #[idem(skip)] runs: &Runs,
 ) -> Answer {
-    let _ = (order, tenant, lines, engine);
     runs.hit();
     Err(Failure::Declined)
 }
@@ -48,7 +47,7 @@ async fn every_argument_at_once() {
 
 #[idempotent(key = order, fingerprint = none, on_error = keep, on_running = reject, ttl = "1s")]
 async fn kept(order: u64, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = (order, amount);
+    let _ = amount;
     runs.hit();
     Err(Failure::Declined)
 }
@@ -67,7 +66,6 @@ async fn unknown(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 
 #[idempotent(key = order, on_duplicate = reject, on_running = wait("1s"))]
 async fn cool_down(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
     Ok(runs.hit())
 }
 
@@ -130,7 +128,6 @@ fn token(order: u64) -> String {
 // Of the same name as the one-time token, which would take no scope.
 #[idempotent(scope = tenant, key = token(order))]
 async fn own_token(order: u64, tenant: &str, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = (order, tenant);
     Ok(runs.hit())
 }
 

@@ -22,13 +22,6 @@ impl From<Error> for Failure {
 
 type Answer = Result<usize, Failure>;
 
-/// The call was refused because the outcome of an earlier one is unknown.
-#[track_caller]
-fn assert_unknown(answer: &Answer) {
-    let is_unknown = matches!(answer, Err(Failure::Refused(ErrorKind::Unknown { .. })));
-    assert!(is_unknown, "{answer:?}");
-}
-
 /// The place where a body stops: it has begun, and waits to be let on.
 #[derive(Debug, Default)]
 struct Gate {
@@ -58,43 +51,55 @@ async fn drop_half_way(engine: &Engine, gate: &Gate, call: impl Future<Output = 
     }
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = hold, on_running = reject, on_panic = release)]
-async fn held(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
-    let _ = order;
-    gate.pass().await
+#[idempotent(
+    key = order,
+    on_error = release,
+    on_cancel = hold,
+    on_panic = release,
+    on_lease_lost = cancel,
+    on_unconfirmed = within_lease,
+    on_outage = fail,
+    on_other_type = reject,
+    max_attempts = unlimited
+)]
+async fn careful(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = release, max_attempts = unlimited)]
-async fn given_back(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
-    let _ = order;
-    gate.pass().await
+#[idempotent(
+    key = order,
+    on_error = release,
+    on_cancel = release,
+    on_panic = unknown,
+    on_unconfirmed = fail,
+    on_outage = run,
+    on_other_type = accept
+)]
+async fn careless(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = unknown, on_panic = unknown)]
-async fn kept_as_unknown(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
-    let _ = order;
-    gate.pass().await
+#[idempotent(key = order, on_error = release, on_cancel = unknown, on_unconfirmed = return)]
+async fn returned(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn every_word_is_a_variant_of_its_setting() {
+    let runs = Runs::default();
+    let calls = async {
+        for _ in 0..2 {
+            assert_eq!(careful(1, &runs).await, Ok(1));
+            assert_eq!(careless(1, &runs).await, Ok(2));
+            assert_eq!(returned(1, &runs).await, Ok(3));
+        }
+    };
+    engine().scope(calls).await;
 }
 
 #[idempotent(key = order, on_error = release, on_cancel = finish, on_lease_lost = cancel)]
 async fn finished(order: u64, #[idem(skip)] gate: Arc<Gate>) -> Answer {
-    let _ = order;
     gate.pass().await
-}
-
-#[tokio::test]
-async fn a_dropped_call_ends_as_its_word_says() {
-    let (engine, gate) = (engine(), Gate::default());
-    drop_half_way(&engine, &gate, held(1, &gate)).await;
-    let refused = engine.scope(held(1, &gate)).await;
-    let is_running = matches!(refused, Err(Failure::Refused(ErrorKind::Running { .. })));
-    assert!(is_running, "{refused:?}");
-    let gate = Gate::default();
-    drop_half_way(&engine, &gate, given_back(1, &gate)).await;
-    assert_eq!(engine.scope(given_back(1, &gate)).await, Ok(2));
-    let gate = Gate::default();
-    drop_half_way(&engine, &gate, kept_as_unknown(1, &gate)).await;
-    assert_unknown(&engine.scope(kept_as_unknown(1, &gate)).await);
 }
 
 #[tokio::test]

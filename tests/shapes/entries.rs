@@ -3,6 +3,7 @@
 #![allow(clippy::unused_async, clippy::many_single_char_names)]
 
 use super::{Answer, Failure, Runs, engine};
+use async_trait::async_trait;
 use idem_runtime::{
     Engine, Error,
     admin::{Entry, EntryState},
@@ -119,6 +120,60 @@ impl Shop {
     async fn associated(order: u64) -> Answer<u64> {
         Ok(order)
     }
+}
+
+// What the trait declares, the implementation has.
+trait Native {
+    async fn pay(&self, order: u64) -> Answer<u64>;
+    async fn pay_entry(&self, order: u64) -> Result<Option<Entry>, Error>;
+}
+
+impl Native for Shop {
+    #[idempotent(op = "shop.native", key = order, entry = pay_entry)]
+    async fn pay(&self, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+}
+
+#[async_trait]
+trait Dynamic: Send + Sync + 'static {
+    async fn charge(&self, order: u64, note: &str) -> Answer<u64>;
+    async fn charge_entry(&self, order: u64, note: &str) -> Result<Option<Entry>, Error>;
+
+    // Of a default method it is one, too.
+    #[idempotent(op = "shop.refund", key = order, entry = refund_entry)]
+    async fn refund(&self, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+
+    #[idempotent(op = "shop.by_default", key = order, on_cancel = finish)]
+    async fn by_default(self: Arc<Self>, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+}
+
+#[async_trait]
+impl Dynamic for Shop {
+    #[idempotent(op = "shop.charge", key = order, entry = charge_entry)]
+    async fn charge(&self, order: u64, note: &str) -> Answer<u64> {
+        Ok(order + note.len() as u64)
+    }
+}
+
+#[tokio::test]
+async fn a_trait_declares_the_entries_of_its_methods() {
+    let shop = Arc::new(Shop::new());
+    let answer = found(async || shop.pay_entry(7).await, async || shop.pay(7).await);
+    assert_eq!(answer.await, Ok(7));
+    let dynamic: Arc<dyn Dynamic> = shop;
+    let entry = async || dynamic.charge_entry(7, "a").await;
+    let answer = found(entry, async || dynamic.charge(7, "a").await).await;
+    assert_eq!(answer, Ok(8));
+    let entry = async || dynamic.refund_entry(7).await;
+    let answer = found(entry, async || dynamic.refund(7).await).await;
+    assert_eq!(answer, Ok(7));
+    let shop = Arc::new(Shop::new());
+    assert_eq!(engine().scope(shop.by_default(7)).await, Ok(7));
 }
 
 #[tokio::test]

@@ -25,14 +25,12 @@ async fn a_key_is_not_the_key_of_another_split() {
 
 #[idempotent(op = "shapes.format.renamed", key = "{order_no:>4}/{note:?} {{}}", fingerprint = none)]
 async fn before(order_no: u64, note: &str, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = (order_no, note);
     Ok(runs.hit())
 }
 
 /// Other names, and a width that is an argument.
 #[idempotent(op = "shapes.format.renamed", key = r"{number:>width$}/{type:?} {{}}", fingerprint = none)]
 async fn after(number: u64, width: usize, r#type: &str, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = (number, width, r#type);
     Ok(runs.hit())
 }
 
@@ -58,7 +56,6 @@ macro_rules! paid {
             #[idem(skip)] engine: &Engine,
             #[idem(skip)] runs: &Runs,
         ) -> Answer {
-            let _ = ($tenant, $number, engine);
             Ok(runs.hit())
         }
     };
@@ -75,7 +72,6 @@ async fn unscoped(
     #[idem(skip)] engine: &Engine,
     #[idem(skip)] runs: &Runs,
 ) -> Answer {
-    let _ = (tenant, number, engine);
     Ok(runs.hit())
 }
 

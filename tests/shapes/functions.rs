@@ -3,11 +3,12 @@
 use super::{Answer, Failure, Runs, engine, once, twice};
 use idem_runtime::idempotent;
 use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 #[idempotent]
 async fn plain(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
     Ok(runs.hit())
 }
 
@@ -17,6 +18,46 @@ async fn question_mark(number: &str, #[idem(skip)] runs: &Runs) -> Answer<u64> {
     let number = number.parse().map_err(|_| Failure::Declined)?;
     tokio::task::yield_now().await;
     Ok(number)
+}
+
+/// A qualifier that only rustc looks at.
+#[idempotent(key = order)]
+#[allow(improper_ctypes_definitions)]
+async extern "C" fn foreign(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+/// Written by hand, not by `#[async_trait]`.
+#[idempotent(op = "shapes.boxed", key = order, entry = boxed_entry)]
+fn boxed<'a>(
+    order: &'a str,
+    #[idem(skip)] runs: &'a Runs,
+) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    Box::pin(async move { Ok(runs.hit()) })
+}
+
+/// Its future borrows nothing, so it may run in a task of its own.
+#[idempotent(key = order, on_cancel = finish)]
+fn owned(
+    order: String,
+    #[idem(skip)] runs: Arc<Runs>,
+) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    drop(order);
+    Box::pin(async move { Ok(runs.hit()) })
+}
+
+#[tokio::test]
+async fn functions_without_async_or_of_another_abi() {
+    once("foreign", async |runs| foreign(1, runs).await).await;
+    once("boxed", async |runs| boxed("1", runs).await).await;
+    let (engine, runs) = (engine(), Arc::new(Runs::default()));
+    let both = async {
+        assert!(boxed_entry("1", &runs).await.expect("a store").is_none());
+        for _ in 0..2 {
+            assert_eq!(owned("1".to_owned(), Arc::clone(&runs)).await, Ok(1));
+        }
+    };
+    engine.scope(both).await;
 }
 
 #[allow(clippy::todo)]
@@ -36,7 +77,6 @@ async fn opaque(
     order: u64,
     #[idem(skip)] runs: &Runs,
 ) -> Result<impl Debug + PartialEq + use<>, Failure> {
-    let _ = order;
     Ok(vec![runs.hit()])
 }
 
@@ -56,7 +96,6 @@ async fn the_value_may_be_opaque() {
 #[must_use = "and so does this"]
 #[idempotent(key = order)]
 pub(super) async fn decorated(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
     Ok(runs.hit())
 }
 
@@ -66,7 +105,6 @@ async fn spawned(
     #[idem(skip)] engine: idem_runtime::Engine,
     #[idem(skip)] runs: Arc<Runs>,
 ) -> Answer {
-    let _ = (order, engine);
     tokio::task::yield_now().await;
     Ok(runs.hit())
 }
@@ -89,7 +127,6 @@ async fn buffer() -> usize {
 
 #[idempotent(key = order)]
 async fn large(order: u64) -> Answer {
-    let _ = order;
     Ok(buffer().await)
 }
 
@@ -104,7 +141,6 @@ fn the_body_is_held_once() {
 async fn bodies_and_return_types_of_every_kind() {
     #[idempotent(key = order)]
     async fn inner(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-        let _ = order;
         Ok(runs.hit())
     }
 

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod attributes;
+mod classes;
 mod endings;
 mod entries;
 mod format_strings;

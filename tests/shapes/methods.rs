@@ -23,7 +23,6 @@ impl<'r> Shop<'r> {
 
     #[idempotent(scope = self.tenant, key = order)]
     async fn by_ref(&self, order: u64) -> Answer {
-        let _ = order;
         Ok(self.runs.hit())
     }
 
@@ -44,25 +43,21 @@ impl<'r> Shop<'r> {
 
     #[idempotent(key = "{order}")]
     async fn shared(self: Arc<Self>, order: u64) -> Answer {
-        let _ = order;
         Ok(self.runs.hit())
     }
 
     #[idempotent]
     async fn boxed(self: Box<Self>, order: u64) -> Answer {
-        let _ = order;
         Ok(self.runs.hit())
     }
 
     #[idempotent]
     async fn pinned(self: Pin<&mut Self>, order: u64) -> Answer {
-        let _ = order;
         Ok(self.runs.hit())
     }
 
     #[idempotent]
     async fn associated(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-        let _ = order;
         Ok(runs.hit())
     }
 

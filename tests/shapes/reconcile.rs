@@ -112,13 +112,11 @@ async fn find_answer(order: &u64, _: &Context) -> Found<idem_runtime::Answer<u64
 
 #[idempotent(on_error = unknown, reconcile = find_value)]
 async fn answered(order: u64) -> Answer<idem_runtime::Answer<u64>> {
-    let _ = order;
     Err(Lost::OnTheWay)
 }
 
 #[idempotent(on_error = unknown, reconcile = find_answer)]
 async fn answered_whole(order: u64) -> Answer<idem_runtime::Answer<u64>> {
-    let _ = order;
     Err(Lost::OnTheWay)
 }
 
@@ -128,7 +126,6 @@ fn nothing(_: &Context) -> impl Future<Output = Found<usize>> + use<> {
 
 #[idempotent(key = order, fingerprint = none, on_error = unknown, reconcile = nothing)]
 async fn resumed(order: u64, #[idem(skip)] runs: &Runs) -> Answer<usize> {
-    let _ = order;
     match runs.hit() {
         1 => Err(Lost::OnTheWay),
         run => Ok(run),

@@ -14,7 +14,6 @@ trait Native {
 
     #[idempotent]
     async fn refund(&self, order: u64) -> Answer {
-        let _ = order;
         Ok(self.runs().hit())
     }
 }
@@ -26,7 +25,6 @@ impl Native for Bank<'_> {
 
     #[idempotent(key = order)]
     async fn pay(&self, order: u64) -> Answer {
-        let _ = order;
         Ok(self.0.hit())
     }
 }
@@ -38,7 +36,6 @@ trait Desugared {
 impl Desugared for Bank<'_> {
     #[idempotent(key = order)]
     async fn send(&self, order: u64) -> Answer {
-        let _ = order;
         tokio::task::yield_now().await;
         Ok(self.0.hit())
     }
@@ -111,7 +108,6 @@ struct Till;
 impl Pays for Till {
     #[idempotent]
     async fn settle(&self, id: u64, #[idem(skip)] runs: &Runs) -> Answer {
-        let _ = id;
         Ok(runs.hit())
     }
 }
@@ -119,7 +115,6 @@ impl Pays for Till {
 impl Refunds for Till {
     #[idempotent]
     async fn settle(&self, id: u64, #[idem(skip)] runs: &Runs) -> Answer {
-        let _ = id;
         Ok(runs.hit())
     }
 }

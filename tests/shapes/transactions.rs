@@ -5,9 +5,11 @@ use async_trait::async_trait;
 use idem_harness::TestDir;
 use idem_runtime::store::sql::{SqlTransaction, SqliteStore};
 use idem_runtime::{Engine, ErrorKind, idempotent};
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool, SqliteTransaction, Transaction};
 use std::future::Future;
+use std::pin::Pin;
 
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
@@ -94,7 +96,6 @@ async fn a_record_is_found_without_a_transaction() -> Answer<()> {
 
 #[idempotent(op = "shapes.once", key = order, tx = tx, ttl = forever, on_duplicate = reject, on_error = release)]
 async fn once(order: u32, tx: &mut SqliteTransaction<'_>) -> Result<usize, idem_runtime::Error> {
-    let _ = (order, tx);
     Ok(1)
 }
 
@@ -128,6 +129,23 @@ async fn connection(order: u32, conn: &mut SqliteConnection) -> Answer {
     insert(conn, order).await
 }
 
+#[idempotent(key = order, tx = _conn)]
+async fn pooled(order: u32, #[idem(skip)] _conn: &mut PoolConnection<Sqlite>) -> Answer {
+    Ok(order as usize)
+}
+
+/// Written by hand, not by `#[async_trait]`.
+#[idempotent(key = order, tx = tx)]
+fn by_hand<'a>(
+    order: u32,
+    mut tx: &'a mut SqliteTransaction<'_>,
+) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    Box::pin(async move {
+        let tx = &mut tx;
+        insert(tx, order).await
+    })
+}
+
 trait Orders: SqlTransaction {
     fn beneath(&mut self) -> &mut SqliteConnection;
 }
@@ -155,7 +173,6 @@ async fn dynamic(order: u32, tx: &mut dyn Orders) -> Answer {
 #[idempotent(key = call, tx = turn)]
 async fn hygienic(call: u32, end: &str, turn: &mut SqliteConnection, scope: u8) -> Answer {
     let (tx, out) = (turn, call);
-    let _ = (end, scope);
     insert(tx, out).await
 }
 
@@ -235,7 +252,10 @@ async fn it_is_of_any_type_that_is_a_transaction_and_has_any_name() {
         let mut conn = shop.pool.acquire().await.expect("a connection");
         let answer = shop.engine.scope(connection(1, &mut conn)).await;
         assert_eq!(answer, Ok(10));
+        let answer = shop.engine.scope(pooled(2, &mut conn)).await;
+        assert_eq!(answer, Ok(2));
     }
+    assert_eq!(shop.twice(async |tx| by_hand(1, tx).await).await, Ok(11));
 }
 
 #[tokio::test]

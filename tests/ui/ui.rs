@@ -1,10 +1,19 @@
 //! What a user is told about a mistake: one error, on the wrong token, that says what to do.
 //!
-//! What must compile is in `pass`, as tests of their own: to build these here as well would take
-//! all that they depend on, built once more.
+//! What must compile is in `tests/shapes`, where unsafe functions are forbidden.
+//!
+//! A file has the cases of one theme that rustc reports in one phase: errors of an earlier phase may hide those of a
+//! later one.
 //!
 //! The texts of rustc drift, so `fail/*.stderr` hold for the compiler of `rust-version`. After
 //! `TRYBUILD=overwrite`, read each one that changed: it is a draft, not a verdict.
+
+/// Its unsafety is the caller's, and so is that of its entry.
+#[allow(dead_code)]
+#[idem_runtime::idempotent(op = "not_safe", key = order, on_error = release, entry = not_safe_entry)]
+async unsafe fn not_safe(order: u64) -> Result<u64, idem_runtime::Error> {
+    Ok(order)
+}
 
 #[test]
 fn every_mistake_is_reported_where_it_was_made() {

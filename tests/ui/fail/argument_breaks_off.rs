@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(op = "payments.pay", key = order.)]
-async fn pay(order: u64) -> Result<u64, Error> {
-    let _ = order;
-    Ok(1)
-}
-
-fn main() {}

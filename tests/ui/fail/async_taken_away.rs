@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[tokio::main]
-#[idempotent(key = order)]
-async fn pay(order: u64) -> Result<u64, Error> {
-    Ok(order)
-}
-
-fn main() {}

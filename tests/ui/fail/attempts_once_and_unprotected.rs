@@ -1,8 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order, on_error = release, max_attempts = 1, on_outage = run)]
-async fn pay(order: u64) -> Result<u64, Error> {
-    Ok(order)
-}
-
-fn main() {}

@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order)]
-#[idempotent(ttl = "24h")]
-async fn pay(order: u64) -> Result<u64, Error> {
-    Ok(order)
-}
-
-fn main() {}

@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(fingerprint = none)]
-async fn pay(order: u64) -> Result<u64, Error> {
-    let _ = order;
-    Ok(1)
-}
-
-fn main() {}

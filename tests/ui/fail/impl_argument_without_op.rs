@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order)]
-async fn pay(order: impl serde::Serialize) -> Result<u64, Error> {
-    let _ = order;
-    Ok(1)
-}
-
-fn main() {}

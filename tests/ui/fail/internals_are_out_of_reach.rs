@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order, on_error = release)]
-async fn pay(order: u64) -> Result<u64, Error> {
-    drop((inputs, call));
-    Ok(order)
-}
-
-fn main() {}

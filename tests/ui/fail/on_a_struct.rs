@@ -1,8 +1,0 @@
-use idem_runtime::idempotent;
-
-#[idempotent(key = order)]
-struct Pay {
-    order: u64,
-}
-
-fn main() {}

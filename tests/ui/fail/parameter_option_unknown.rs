@@ -1,9 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order)]
-async fn pay(order: u64, #[idem(ignore)] note: &str) -> Result<u64, Error> {
-    let _ = note;
-    Ok(order)
-}
-
-fn main() {}

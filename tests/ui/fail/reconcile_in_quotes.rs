@@ -1,8 +1,0 @@
-use idem_runtime::{Error, idempotent};
-
-#[idempotent(key = order, on_error = release, reconcile = "find")]
-async fn pay(order: u64) -> Result<u64, Error> {
-    Ok(order)
-}
-
-fn main() {}
