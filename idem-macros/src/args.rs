@@ -1,18 +1,17 @@
 //! Arguments of `#[idempotent(..)]` as written, not yet checked against each other.
 
-mod slot;
 mod value;
 
-pub(crate) use self::slot::Slot;
 pub(crate) use self::value::{Attempts, DurationArg, Fingerprint, OnError, OnRunning, Scope, Word};
 
-use crate::errors::Errors;
+use crate::errors::{Errors, or_usage};
 use crate::nearest::nearest;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
+use syn::parse::{ParseStream, Parser};
+use syn::token::Paren;
+use syn::{Error, Expr, Ident, Lifetime, LitBool, LitStr, Path, Result, Token};
 
 /// Names of all arguments, in the order of the manual.
 const NAMES: [&str; 25] = [
@@ -68,26 +67,26 @@ const ENGINE_SETTINGS: [&str; 6] = [
 
 #[derive(Default)]
 pub(crate) struct Args {
-    pub(crate) key: Slot<Expr>,
-    pub(crate) fingerprint: Slot<Fingerprint>,
-    pub(crate) op: Slot<LitStr>,
-    pub(crate) scope: Slot<Scope<Expr>>,
-    pub(crate) ttl: Slot<DurationArg>,
-    pub(crate) error_ttl: Slot<DurationArg>,
-    pub(crate) lease: Slot<DurationArg>,
-    pub(crate) max_run: Slot<DurationArg>,
-    pub(crate) on_error: Slot<OnError>,
-    pub(crate) on_running: Slot<OnRunning>,
-    pub(crate) max_attempts: Slot<Attempts>,
-    pub(crate) count_errors: Slot<LitBool>,
-    /// In the order of [`WORDS`].
-    pub(crate) words: [Slot<Word>; WORDS.len()],
-    pub(crate) reconcile: Slot<Expr>,
-    pub(crate) entry: Slot<Ident>,
-    pub(crate) label: Slot<Expr>,
-    pub(crate) engine: Slot<Expr>,
-    pub(crate) tx: Slot<Ident>,
-    pub(crate) krate: Slot<Path>,
+    /// Names as written. An error was reported for a named argument without a value.
+    named: Vec<Ident>,
+    pub(crate) key: Option<Expr>,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) op: Option<LitStr>,
+    pub(crate) scope: Option<Scope<Expr>>,
+    /// `ttl`, `error_ttl`, `lease` and `max_run`.
+    durations: Vec<(&'static str, DurationArg)>,
+    pub(crate) on_error: Option<OnError>,
+    pub(crate) on_running: Option<OnRunning>,
+    pub(crate) max_attempts: Option<Attempts>,
+    pub(crate) count_errors: Option<LitBool>,
+    /// Those of [`WORDS`].
+    words: Vec<(&'static str, Word)>,
+    pub(crate) reconcile: Option<Expr>,
+    pub(crate) entry: Option<Ident>,
+    pub(crate) label: Option<Expr>,
+    pub(crate) engine: Option<Expr>,
+    pub(crate) tx: Option<Ident>,
+    pub(crate) krate: Option<Path>,
     /// Whether `key` is the argument that was parsed last.
     last_is_key: bool,
 }
@@ -133,15 +132,26 @@ impl Args {
         args
     }
 
-    /// The slot of a setting among [`WORDS`].
-    pub(crate) fn word(&self, setting: &str) -> &Slot<Word> {
-        let index = WORDS.iter().position(|(name, _)| *name == setting);
-        &self.words[index.expect("a setting of `WORDS`")]
+    /// Span of the name of a given argument.
+    pub(crate) fn named(&self, name: &str) -> Option<Span> {
+        let last = self.named.iter().rfind(|given| *given == name);
+        last.map(Ident::span)
+    }
+
+    pub(crate) fn duration(&self, name: &str) -> Option<&DurationArg> {
+        let mut durations = self.durations.iter();
+        durations.find_map(|(given, value)| (*given == name).then_some(value))
+    }
+
+    /// The word of a setting among [`WORDS`].
+    pub(crate) fn word(&self, name: &str) -> Option<Word> {
+        let mut words = self.words.iter();
+        words.find_map(|(given, word)| (*given == name).then_some(*word))
     }
 
     /// The error for `key = a, b`, which consumes all values after the first.
     fn tuple(&mut self, input: ParseStream<'_>) -> Option<Error> {
-        let key = self.key.value.as_ref().filter(|_| self.last_is_key)?;
+        let key = self.key.as_ref().filter(|_| self.last_is_key)?;
         let mut elements = vec![key.to_token_stream()];
         let mut error = None;
         while let Some(element) = value::unnamed(input, is_argument) {
@@ -167,42 +177,92 @@ impl Args {
     }
 
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
-        let name = input.call(Ident::parse_any).map_err(|error| {
-            Error::new(
-                error.span(),
-                "expected an argument, such as `key = order_id`",
-            )
-        })?;
-        let name = &name;
+        let usage = "expected an argument, such as `key = order_id`";
+        let name = or_usage(input.call(Ident::parse_any), usage)?;
         self.last_is_key = name == "key";
-        match name.to_string().as_str() {
-            "key" => self.key.fill(name, input, Expr::parse),
-            "fingerprint" => self.fingerprint.list(name, input),
-            "op" => self.op.fill(name, input, |input| value::text(input, name)),
-            "scope" => self.scope.fill(name, input, Scope::parse),
-            "ttl" => self.ttl.duration(name, input),
-            "error_ttl" => self.error_ttl.duration(name, input),
-            "lease" => self.lease.duration(name, input),
-            "max_run" => self.max_run.duration(name, input),
-            "on_error" => self.on_error.fill(name, input, OnError::parse),
-            "on_running" => self.on_running.fill(name, input, OnRunning::parse),
-            "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
-            "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
-            "reconcile" => self.reconcile.fill(name, input, Expr::parse),
-            "entry" => self.entry.fill(name, input, value::function),
-            "label" => self.label.fill(name, input, Expr::parse),
-            "engine" => self.engine.fill(name, input, Expr::parse),
-            "tx" => self.tx.fill(name, input, value::parameter),
-            "crate" => self.krate.fill(name, input, value::krate),
-            other => {
-                if let Some(index) = WORDS.iter().position(|(name, _)| *name == other) {
-                    return self.words[index].word(name, input, WORDS[index].1);
-                }
-                let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);
-                Err(Error::new(name.span(), unknown_argument(other, valued)))
+        let Some(known) = NAMES.into_iter().find(|known| name == known) else {
+            let valued = input.peek(Token![=]) || input.peek(Paren);
+            let message = unknown_argument(&name.to_string(), valued);
+            return Err(Error::new(name.span(), message));
+        };
+        let is_second = self.named(known).is_some();
+        self.named.push(name.clone());
+        if is_second {
+            return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+        }
+        if known == "fingerprint" {
+            self.fingerprint = Some(Fingerprint::parse(&name, input)?);
+            return Ok(());
+        }
+        equals_sign(&name, input)?;
+        let rest = input.fork();
+        let value = self.value(known, &name, input);
+        value.map_err(|error| locate_at_end(&name, &rest, error))
+    }
+
+    fn value(&mut self, known: &'static str, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+        match known {
+            "key" => self.key = Some(input.parse()?),
+            "op" => self.op = Some(value::text(input, name)?),
+            "scope" => self.scope = Some(Scope::parse(input)?),
+            "ttl" | "error_ttl" | "lease" | "max_run" => {
+                let duration = DurationArg::parse(input, name)?;
+                self.durations.push((known, duration));
+            }
+            "on_error" => self.on_error = Some(OnError::parse(input)?),
+            "on_running" => self.on_running = Some(OnRunning::parse(input)?),
+            "max_attempts" => self.max_attempts = Some(Attempts::parse(input)?),
+            "count_errors" => {
+                let usage = "`count_errors` takes `true` or `false`";
+                self.count_errors = Some(or_usage(input.parse(), usage)?);
+            }
+            "reconcile" => self.reconcile = Some(input.parse()?),
+            "entry" => self.entry = Some(value::function(input)?),
+            "label" => self.label = Some(input.parse()?),
+            "engine" => self.engine = Some(input.parse()?),
+            "tx" => self.tx = Some(value::parameter(input)?),
+            "crate" => {
+                let usage = "`crate` takes a path without quotes, such as `crate = ::facade::idem`";
+                self.krate = Some(or_usage(Path::parse_mod_style(input), usage)?);
+            }
+            _ => {
+                let setting = WORDS.iter().find(|(setting, _)| *setting == known);
+                let (_, words) = setting.expect("every other argument takes a word");
+                self.words.push((known, Word::parse(input, name, words)?));
             }
         }
+        Ok(())
     }
+}
+
+/// Consumes the `=` of `name = value`.
+fn equals_sign(name: &Ident, input: ParseStream<'_>) -> Result<()> {
+    if input.peek(Token![==]) || input.peek(Token![:]) || input.peek(Paren) {
+        let message = format!("`{name}` takes its value after one `=`: `{name} = ..`");
+        return Err(input.error(message));
+    }
+    let equals = input.parse::<Token![=]>();
+    if equals.is_err() || input.is_empty() || input.peek(Token![,]) {
+        let message = format!("`{name}` needs a value: `{name} = ..`");
+        return Err(Error::new(name.span(), message));
+    }
+    if input.peek(Lifetime) {
+        return Err(input.error(format!("`{name}` takes a value, not a lifetime")));
+    }
+    Ok(())
+}
+
+/// Moves an error at the end of the arguments to `name`: without a span of its own it would point at the
+/// whole attribute.
+fn locate_at_end(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
+    let text = error.to_string();
+    let Some(missing) = text.strip_prefix("unexpected end of input, ") else {
+        return error;
+    };
+    let tokens = value.parse::<TokenStream>().unwrap_or_default();
+    let last = tokens.into_iter().last();
+    let span = last.map_or_else(|| name.span(), |token| token.span());
+    Error::new(span, format!("the value of `{name}` ends here; {missing}"))
 }
 
 /// Whether the word is an argument, resembles one, or is a word for one or of one.
@@ -215,30 +275,26 @@ fn is_argument(word: &str) -> bool {
 }
 
 fn unknown_argument(name: &str, valued: bool) -> String {
-    let synonym = SYNONYMS.iter().find(|(synonym, _)| *synonym == name);
-    match (nearest(name, &NAMES), synonym) {
-        _ if ENGINE_SETTINGS.contains(&name) => {
-            format!(
-                "`{name}` is a setting of the engine; write `Engine::builder(store).{name}(..)`"
-            )
-        }
-        (Some(known), _) => format!("unknown argument `{name}`; did you mean `{known}`?"),
-        (None, Some((_, meant))) => format!("unknown argument `{name}`; write `{meant}`"),
-        (None, None) if !valued => {
-            format!("unknown argument `{name}`; if this is the key, write `key = {name}`")
-        }
-        (None, None) => format!(
-            "unknown argument `{name}`; supported are `{}`",
-            NAMES.join("`, `")
-        ),
+    if ENGINE_SETTINGS.contains(&name) {
+        return format!(
+            "`{name}` is a setting of the engine; write `Engine::builder(store).{name}(..)`"
+        );
     }
+    let synonym = SYNONYMS.iter().find(|(synonym, _)| *synonym == name);
+    let hint = match (nearest(name, &NAMES), synonym) {
+        (Some(known), _) => format!("did you mean `{known}`?"),
+        (None, Some((_, meant))) => format!("write `{meant}`"),
+        (None, None) if !valued => format!("if this is the key, write `key = {name}`"),
+        (None, None) => format!("supported are `{}`", NAMES.join("`, `")),
+    };
+    format!("unknown argument `{name}`; {hint}")
 }
 
 fn expect_comma(input: ParseStream<'_>) -> Result<()> {
     if input.is_empty() || input.peek(Token![,]) {
         return Ok(());
     }
-    if input.peek(syn::token::Paren) {
+    if input.peek(Paren) {
         return Err(input.error("unexpected parentheses; remove them"));
     }
     Err(input.error("expected `,` before the next argument"))

@@ -1,7 +1,8 @@
 //! `#[derive(Classify)]`, in the same stages as the attribute.
 
-use crate::errors::Errors;
+use crate::errors::{Errors, or_usage};
 use crate::nearest::nearest;
+use crate::target::first_span;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::ParseStream;
@@ -14,18 +15,14 @@ const CHOICE: &str =
 const OTHER: &str = "the option for the crate is `#[classify(crate = ..)]`";
 
 enum Class {
-    Business,
-    System,
-    Unknown,
+    /// A variant of `idem_runtime::Class`.
+    Known(&'static str),
     /// Delegate to the only field, of this name and type.
     Delegate(syn::Member, Box<Type>),
 }
 
 /// One match arm: a pattern and its class.
-struct Arm {
-    pattern: TokenStream,
-    class: Class,
-}
+type Arm = (TokenStream, Class);
 
 pub(crate) fn derive(item: TokenStream) -> TokenStream {
     let input = match syn::parse2::<DeriveInput>(item) {
@@ -34,94 +31,79 @@ pub(crate) fn derive(item: TokenStream) -> TokenStream {
     };
     let mut errors = Errors::default();
     let krate = krate(&input.attrs, &mut errors);
-    let arms = arms(&input, &mut errors);
-    match errors.finish(arms) {
-        Ok(arms) => print(&input, &krate, &arms),
-        Err(error) => {
-            // The body is unreachable, but the implementation has to exist: bounds on this type elsewhere
-            // must not fail as well.
-            let body = quote_spanned!(Span::mixed_site()=> ::core::unreachable!());
-            crate::errors::error_and_item(&error, &implementation(&input, &krate, &[], &body))
-        }
+    if let Some(arms) = arms(&input, &mut errors) {
+        return print(&input, &krate, &arms);
     }
+    // The body is unreachable, but the implementation has to exist: bounds on this type elsewhere
+    // must not fail as well.
+    let body = quote_spanned!(Span::mixed_site()=> ::core::unreachable!());
+    errors.and_item(&implementation(&input, &krate, &[], &body))
+}
+
+fn named<'a>(attrs: &'a [Attribute], name: &str) -> impl Iterator<Item = &'a Attribute> {
+    attrs.iter().filter(move |attr| attr.path().is_ident(name))
 }
 
 fn krate(attrs: &[Attribute], errors: &mut Errors) -> Path {
     let mut krate = None;
-    for attr in attrs.iter().filter(|attr| attr.path().is_ident("classify")) {
+    for attr in named(attrs, "classify") {
         let path = attr.parse_args_with(|input: ParseStream<'_>| {
             let usage = "the only option here is `#[classify(crate = ::facade::idem)]`";
-            input
-                .parse::<Token![crate]>()
-                .map_err(|error| Error::new(error.span(), usage))?;
+            or_usage(input.parse::<Token![crate]>(), usage)?;
             input.parse::<Token![=]>()?;
-            input
-                .call(Path::parse_mod_style)
-                .map_err(|error| Error::new(error.span(), usage))
+            or_usage(input.call(Path::parse_mod_style), usage)
         });
         if let Some(path) = errors.ok(path)
             && krate.replace(path).is_some()
         {
-            errors.at(span_of(attr), "`#[classify(crate = ..)]` is given twice");
+            errors.at(
+                first_span(attr.path()),
+                "`#[classify(crate = ..)]` is given twice",
+            );
         }
     }
     krate.unwrap_or_else(crate::runtime::default_path)
 }
 
+/// The arms, or `None` after an error.
 fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
-    let arms = match &input.data {
+    let mut arms = Vec::new();
+    match &input.data {
         Data::Union(data) => {
-            errors.at(
-                data.union_token.span,
-                "the active field of a union is unknown; implement `Classify` by hand",
-            );
-            return None;
+            let message = "the active field of a union is unknown; implement `Classify` by hand";
+            errors.at(data.union_token.span, message);
         }
         Data::Struct(data) => {
             let class = class(&input.attrs, &input.ident, &data.fields, false, errors);
-            class.map(|class| {
-                vec![Arm {
-                    pattern: quote!(Self),
-                    class,
-                }]
-            })
+            arms.extend(class.map(|class| (quote!(Self), class)));
         }
         Data::Enum(data) => {
             let mut misplaced = false;
-            for attr in input
-                .attrs
-                .iter()
-                .filter(|attr| attr.path().is_ident("class"))
-            {
-                if names_crate(attr) {
-                    errors.at(span_of(attr), OTHER);
-                    continue;
-                }
-                misplaced = true;
-                errors.at(
-                    span_of(attr),
-                    "`#[class(..)]` goes on each variant of an enum",
-                );
+            for attr in named(&input.attrs, "class") {
+                let of_crate = names_crate(attr);
+                misplaced |= !of_crate;
+                let message = if of_crate {
+                    OTHER
+                } else {
+                    "`#[class(..)]` goes on each variant of an enum"
+                };
+                errors.at(first_span(attr.path()), message);
             }
-            let mut arms = Vec::new();
             for variant in &data.variants {
                 let name = &variant.ident;
                 // `#[classify(..)]` belongs on the enum, where it names the crate.
-                let mut attrs = variant.attrs.iter();
-                if let Some(attr) = attrs.find(|attr| attr.path().is_ident("classify")) {
-                    errors.at(span_of(attr), format!("a class is written as {CHOICE}"));
+                if let Some(attr) = named(&variant.attrs, "classify").next() {
+                    let message = format!("a class is written as {CHOICE}");
+                    errors.at(first_span(attr.path()), message);
                     continue;
                 }
+                let class = class(&variant.attrs, name, &variant.fields, misplaced, errors);
                 let pattern = quote_spanned!(Span::mixed_site()=> Self::#name);
-                if let Some(class) = class(&variant.attrs, name, &variant.fields, misplaced, errors)
-                {
-                    arms.push(Arm { pattern, class });
-                }
+                arms.extend(class.map(|class| (pattern, class)));
             }
-            Some(arms)
         }
-    };
-    errors.is_empty().then_some(arms).flatten()
+    }
+    errors.is_empty().then_some(arms)
 }
 
 /// The class written on a variant or struct called `name`.
@@ -134,44 +116,31 @@ fn class(
     mut misplaced: bool,
     errors: &mut Errors,
 ) -> Option<Class> {
-    for field in fields {
-        for attr in field
-            .attrs
-            .iter()
-            .filter(|attr| attr.path().is_ident("class"))
-        {
-            errors.at(
-                span_of(attr),
-                format!("`#[class(..)]` goes on `{name}`, not on its field"),
-            );
-            misplaced = true;
-        }
+    for attr in fields.iter().flat_map(|field| named(&field.attrs, "class")) {
+        let message = format!("`#[class(..)]` goes on `{name}`, not on its field");
+        errors.at(first_span(attr.path()), message);
+        misplaced = true;
     }
-    let mut written = attrs.iter().filter(|attr| attr.path().is_ident("class"));
+    let mut written = named(attrs, "class");
     let Some(first) = written.next() else {
-        if misplaced {
-            return None;
+        if !misplaced {
+            errors.at(name.span(), format!("`{name}` has no class; add {CHOICE}"));
         }
-        errors.at(name.span(), format!("`{name}` has no class; add {CHOICE}"));
         return None;
     };
     for second in written {
-        errors.at(
-            span_of(second),
-            format!("`{name}` has a class already; keep one"),
-        );
+        let message = format!("`{name}` has a class already; keep one");
+        errors.at(first_span(second.path()), message);
     }
+    let message = format!("expected one class: {CHOICE}");
     let word = errors.ok(match &first.meta {
         Meta::List(_) => first.parse_args_with(word),
-        _ => Err(Error::new(
-            span_of(first),
-            format!("expected one class: {CHOICE}"),
-        )),
+        _ => Err(Error::new(first_span(first.path()), message)),
     })?;
     match word.to_string().as_str() {
-        "business" => Some(Class::Business),
-        "system" => Some(Class::System),
-        "unknown" => Some(Class::Unknown),
+        "business" => Some(Class::Known("Business")),
+        "system" => Some(Class::Known("System")),
+        "unknown" => Some(Class::Known("Unknown")),
         "delegate" => delegate(&word, name, fields, errors),
         other => {
             let hint = match nearest(&other.to_lowercase(), &CLASSES) {
@@ -198,9 +167,7 @@ fn word(input: ParseStream<'_>) -> Result<Ident> {
         return Err(input.error(OTHER));
     }
     let usage = format!("expected one class: {CHOICE}");
-    let word = input
-        .parse::<Ident>()
-        .map_err(|error| Error::new(error.span(), &usage))?;
+    let word = or_usage(input.parse::<Ident>(), &usage)?;
     if !input.is_empty() {
         return Err(input.error(usage));
     }
@@ -220,36 +187,22 @@ fn delegate(word: &Ident, name: &Ident, fields: &Fields, errors: &mut Errors) ->
     None
 }
 
-fn span_of(attr: &Attribute) -> Span {
-    attr.path()
-        .segments
-        .first()
-        .map_or_else(Span::call_site, |segment| segment.ident.span())
-}
-
 fn print(input: &DeriveInput, krate: &Path, arms: &[Arm]) -> TokenStream {
     let here = Span::mixed_site();
-    let delegated: Vec<&Type> = arms
-        .iter()
-        .filter_map(|arm| match &arm.class {
-            Class::Delegate(_, ty) => Some(&**ty),
-            _ => None,
-        })
-        .collect();
-    let printed = arms.iter().map(|Arm { pattern, class }| {
-        let known = |name| {
+    let delegated = arms.iter().filter_map(|(_, class)| match class {
+        Class::Delegate(_, ty) => Some(&**ty),
+        Class::Known(_) => None,
+    });
+    let delegated: Vec<&Type> = delegated.collect();
+    let printed = arms.iter().map(|(pattern, class)| match class {
+        Class::Known(name) => {
             let name = Ident::new(name, here);
             quote_spanned!(here=> #pattern { .. } => #krate::Class::#name,)
-        };
-        match class {
-            Class::Business => known("Business"),
-            Class::System => known("System"),
-            Class::Unknown => known("Unknown"),
-            // The type is located where rustc reports that it is not `Classify`.
-            Class::Delegate(member, ty) => quote_spanned! {here=>
-                #pattern { #member: inner } => <#ty as #krate::Classify>::class(inner),
-            },
         }
+        // The type is located where rustc reports that it is not `Classify`.
+        Class::Delegate(member, ty) => quote_spanned! {here=>
+            #pattern { #member: inner } => <#ty as #krate::Classify>::class(inner),
+        },
     });
     // An enum without variants matches by value.
     let matched = if arms.is_empty() {
@@ -284,18 +237,15 @@ fn implementation(
 /// Adds a `Classify` bound for each delegated field whose type depends on a parameter.
 fn bounded(generics: &Generics, krate: &Path, delegated: &[&Type]) -> Generics {
     let mut generics = generics.clone();
-    let parameters: Vec<String> = generics
-        .type_params()
-        .map(|param| param.ident.to_string())
-        .collect();
-    for ty in delegated
-        .iter()
-        .filter(|ty| names_any(quote!(#ty), &parameters))
-    {
-        generics
-            .make_where_clause()
-            .predicates
-            .push(syn::parse_quote!(#ty: #krate::Classify));
+    let parameters = generics.type_params().map(|param| param.ident.to_string());
+    let parameters: Vec<String> = parameters.collect();
+    for ty in delegated {
+        if names_any(quote!(#ty), &parameters) {
+            let clause = generics.make_where_clause();
+            clause
+                .predicates
+                .push(syn::parse_quote!(#ty: #krate::Classify));
+        }
     }
     generics
 }

@@ -10,52 +10,19 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// Reason why a text is not a duration. Its `Display` follows the name of the argument: "`ttl` is zero".
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum DurationError {
-    Empty,
-    Negative,
-    Zero,
-    TooLong,
-    Fraction,
-    NoUnit(String),
-    UnknownUnit(String),
-    Order,
-    Unreadable,
-}
-
-impl std::fmt::Display for DurationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Empty => f.write_str("is empty; write a number and a unit, such as \"24h\""),
-            Self::Negative => f.write_str("cannot be negative; write a duration such as \"24h\""),
-            Self::Zero => f.write_str("is zero"),
-            Self::TooLong => f.write_str("is too long; its milliseconds must fit in 64 bits"),
-            Self::Fraction => f.write_str(
-                "is a fraction; write whole numbers, such as \"1h30m\" for one and a half hours",
-            ),
-            Self::NoUnit(number) => write!(f, "has no unit; write \"{number}s\" for seconds"),
-            Self::UnknownUnit(unit) => write!(
-                f,
-                "has an unknown unit `{unit}`; the units are `ms`, `s`, `m` (minutes), `h`, `d` and `w`"
-            ),
-            Self::Order => {
-                f.write_str("repeats a unit or names a larger one later; write \"1h30m\"")
-            }
-            Self::Unreadable => {
-                f.write_str("is not a duration; write a number and a unit, such as \"24h\"")
-            }
-        }
-    }
-}
-
 /// Parses a duration such as `"24h"`, `"1h30m"` or `"500ms"` into milliseconds.
-pub(crate) fn parse_millis(text: &str) -> Result<u64, DurationError> {
+///
+/// # Errors
+///
+/// The defect of the text, which follows the name of the argument: "`ttl` is a fraction".
+pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
+    let other = "is not a duration; write a number and a unit, such as \"24h\"";
+    let too_long = "is too long; its milliseconds must fit in 64 bits";
     if text.is_empty() {
-        return Err(DurationError::Empty);
+        return Err("is empty; write a number and a unit, such as \"24h\"".to_owned());
     }
     if text.starts_with('-') {
-        return Err(DurationError::Negative);
+        return Err("cannot be negative; write a duration such as \"24h\"".to_owned());
     }
     let mut rest = text;
     let mut total = 0_u64;
@@ -64,40 +31,39 @@ pub(crate) fn parse_millis(text: &str) -> Result<u64, DurationError> {
     while !rest.is_empty() {
         let (number, after) = split(rest, |c| c.is_ascii_digit());
         if after.starts_with(['.', ',']) {
-            return Err(DurationError::Fraction);
+            return Err(
+                "is a fraction; write whole numbers, such as \"1h30m\" for one and a half hours"
+                    .to_owned(),
+            );
         }
         if number.is_empty() {
-            return Err(DurationError::Unreadable);
+            return Err(other.to_owned());
         }
         let (unit, after) = split(after, char::is_alphabetic);
         if unit.is_empty() {
-            let unitless = after.is_empty();
-            return Err(if unitless {
-                DurationError::NoUnit(number.into())
+            return Err(if after.is_empty() {
+                format!("has no unit; write \"{number}s\" for seconds")
             } else {
-                DurationError::Unreadable
+                other.to_owned()
             });
         }
-        let index = UNITS.iter().position(|(name, _)| *name == unit);
-        let index = index.ok_or_else(|| DurationError::UnknownUnit(unit.into()))?;
+        let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) else {
+            return Err(format!(
+                "has an unknown unit `{unit}`; the units are `ms`, `s`, `m` (minutes), `h`, `d` and `w`"
+            ));
+        };
         if index < smallest_index {
-            return Err(DurationError::Order);
+            return Err("repeats a unit or names a larger one later; write \"1h30m\"".to_owned());
         }
         smallest_index = index + 1;
-        let part = number
-            .parse::<u64>()
-            .ok()
-            .and_then(|number| number.checked_mul(UNITS[index].1));
+        let part = number.parse::<u64>().ok();
+        let part = part.and_then(|number| number.checked_mul(UNITS[index].1));
         total = part
             .and_then(|part| total.checked_add(part))
-            .ok_or(DurationError::TooLong)?;
+            .ok_or(too_long)?;
         rest = after;
     }
-    if total == 0 {
-        Err(DurationError::Zero)
-    } else {
-        Ok(total)
-    }
+    Ok(total)
 }
 
 /// Formats milliseconds for messages, in the largest unit that divides them; never in weeks, so that `ttl` has
@@ -117,67 +83,43 @@ fn split(text: &str, inside: impl Fn(char) -> bool) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{DurationError, format_millis, parse_millis};
-
-    #[test]
-    fn every_unit_is_read() {
-        assert_eq!(parse_millis("1ms"), Ok(1));
-        assert_eq!(parse_millis("2s"), Ok(2_000));
-        assert_eq!(parse_millis("3m"), Ok(180_000));
-        assert_eq!(parse_millis("24h"), Ok(86_400_000));
-        assert_eq!(parse_millis("7d"), Ok(604_800_000));
-        assert_eq!(parse_millis("1w"), Ok(604_800_000));
-    }
+    use super::{format_millis, parse_millis};
 
     #[test]
     fn units_are_combined_from_large_to_small() {
-        assert_eq!(parse_millis("1h30m"), Ok(5_400_000));
-        assert_eq!(parse_millis("1s500ms"), Ok(1_500));
-        assert_eq!(parse_millis("0h1s"), Ok(1_000));
-        assert_eq!(parse_millis("30m1h"), Err(DurationError::Order));
-        assert_eq!(parse_millis("1h1h"), Err(DurationError::Order));
+        for (text, millis) in [
+            ("1ms", 1),
+            ("2s", 2_000),
+            ("3m", 180_000),
+            ("24h", 86_400_000),
+            ("7d", 604_800_000),
+            ("1w", 604_800_000),
+            ("1h30m", 5_400_000),
+            ("1s500ms", 1_500),
+            ("0h1s", 1_000),
+            ("0h0m", 0),
+            ("18446744073709551615ms", u64::MAX),
+        ] {
+            assert_eq!(parse_millis(text), Ok(millis), "{text}");
+        }
     }
 
+    /// Beside those of `tests/ui/fail/durations.rs`.
     #[test]
     fn each_invalid_text_has_its_own_error() {
-        assert_eq!(parse_millis(""), Err(DurationError::Empty));
-        assert_eq!(parse_millis("-1h"), Err(DurationError::Negative));
-        assert_eq!(parse_millis("0s"), Err(DurationError::Zero));
-        assert_eq!(parse_millis("0h0m"), Err(DurationError::Zero));
-        assert_eq!(parse_millis("30"), Err(DurationError::NoUnit("30".into())));
-        assert_eq!(
-            parse_millis("1h30"),
-            Err(DurationError::NoUnit("30".into()))
-        );
-        assert_eq!(parse_millis("3 hours"), Err(DurationError::Unreadable));
-        assert_eq!(
-            parse_millis("3hours"),
-            Err(DurationError::UnknownUnit("hours".into()))
-        );
-        assert_eq!(
-            parse_millis("3µs"),
-            Err(DurationError::UnknownUnit("µs".into()))
-        );
-        assert_eq!(parse_millis("1.5h"), Err(DurationError::Fraction));
-        assert_eq!(parse_millis("h"), Err(DurationError::Unreadable));
-        assert_eq!(parse_millis("1h-5m"), Err(DurationError::Unreadable));
-    }
-
-    #[test]
-    fn more_than_64_bits_of_milliseconds_is_too_long() {
-        assert_eq!(parse_millis("18446744073709551615ms"), Ok(u64::MAX));
-        assert_eq!(
-            parse_millis("18446744073709551616ms"),
-            Err(DurationError::TooLong)
-        );
-        assert_eq!(
-            parse_millis("18446744073709551615s"),
-            Err(DurationError::TooLong)
-        );
-        assert_eq!(
-            parse_millis("18446744073709551s616ms"),
-            Err(DurationError::TooLong)
-        );
+        for (text, begin) in [
+            ("30m1h", "repeats a unit"),
+            ("1h30", "has no unit; write \"30s\""),
+            ("3 hours", "is not a duration"),
+            ("3µs", "has an unknown unit `µs`"),
+            ("h", "is not a duration"),
+            ("1h-5m", "is not a duration"),
+            ("18446744073709551615s", "is too long"),
+            ("18446744073709551s616ms", "is too long"),
+        ] {
+            let error = parse_millis(text).expect_err(text);
+            assert!(error.starts_with(begin), "{text}: {error}");
+        }
     }
 
     #[test]

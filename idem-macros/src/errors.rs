@@ -28,19 +28,22 @@ impl Errors {
         self.0.is_none()
     }
 
-    /// The value if there was no error. `value` is `None` only after an error.
-    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T> {
-        match self.0 {
-            Some(error) => Err(error),
-            None => Ok(value.expect("a missing value follows an error")),
-        }
+    /// The errors, followed by the item without the macro, so that callers of the item do not fail as well.
+    pub(crate) fn and_item(self, item: &TokenStream) -> TokenStream {
+        let error = self.0.map(|error| error.to_compile_error());
+        quote!(#error #item)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn messages(self) -> Vec<String> {
+        let errors = self.0.into_iter().flatten();
+        errors.map(|error| error.to_string()).collect()
     }
 }
 
-/// The error, followed by the unchanged item, so that callers of the item do not fail as well.
-pub(crate) fn error_and_item(error: &Error, item: &TokenStream) -> TokenStream {
-    let error = error.to_compile_error();
-    quote!(#error #item)
+/// The value, or an error at the same place that shows how it is written.
+pub(crate) fn or_usage<T>(value: Result<T>, usage: impl std::fmt::Display) -> Result<T> {
+    value.map_err(|error| Error::new(error.span(), usage))
 }
 
 /// Removes `#[idem(..)]` from a parameter list that could not be parsed.

@@ -10,7 +10,7 @@ mod settings;
 mod transaction;
 
 use crate::args::{Args, OnError, Scope};
-use crate::errors::{Errors, error_and_item, without_helpers};
+use crate::errors::{Errors, without_helpers};
 use crate::format::Format;
 use crate::key::{self, Value};
 use crate::output::Shape;
@@ -23,20 +23,12 @@ use syn::{Attribute, LitStr, Meta};
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
-    let mut target = match syn::parse2::<Target>(item.clone()) {
-        Ok(target) => target,
-        Err(error) => {
-            errors.push(error);
-            let error = errors
-                .finish::<()>(None)
-                .expect_err("an error was just pushed");
-            return error_and_item(&error, &without_helpers(item));
-        }
+    let Some(mut target) = errors.ok(syn::parse2::<Target>(item.clone())) else {
+        return errors.and_item(&without_helpers(item));
     };
-    let plan = Plan::new(args, &mut target, &mut errors);
-    match errors.finish(plan) {
-        Ok(plan) => print(&plan, &target),
-        Err(error) => error_and_item(&error, &target.original()),
+    match Plan::new(args, &mut target, &mut errors) {
+        Some(plan) => print(&plan, &target),
+        None => errors.and_item(&target.original()),
     }
 }
 
@@ -183,24 +175,19 @@ fn call(plan: &Plan, label: Option<&Label>, rt: &TokenStream) -> TokenStream {
 
 fn op(op: &Op, rt: &TokenStream) -> TokenStream {
     let here = here();
-    match op {
-        Op::Given(name) => quote_spanned!(here=> #rt::op(#name)),
-        Op::Method(name) => quote_spanned! {here=>
-            {
-                #[allow(clippy::items_after_statements)]
-                fn here() {}
-                #rt::op_of::<Self, _>(#name, here)
-            }
-        },
-        // The path of an item in the body is the function's own, with the type where there is one:
-        // `module_path!` is the same for two functions of one name in two `impl` blocks.
-        Op::Function => quote_spanned! {here=>
-            {
-                #[allow(clippy::items_after_statements)]
-                fn here() {}
-                #rt::op_at(here)
-            }
-        },
+    // The path of an item in the body is the function's own, with the type where there is one:
+    // `module_path!` is the same for two functions of one name in two `impl` blocks.
+    let of_path = match op {
+        Op::Given(name) => return quote_spanned!(here=> #rt::op(#name)),
+        Op::Method(name) => quote_spanned!(here=> op_of::<Self, _>(#name, here)),
+        Op::Function => quote_spanned!(here=> op_at(here)),
+    };
+    quote_spanned! {here=>
+        {
+            #[allow(clippy::items_after_statements)]
+            fn here() {}
+            #rt::#of_path
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Format strings with inline captures, as keys, scopes and labels.
 
+use syn::{Error, LitStr, Result};
+
 /// What to write where a placeholder of a key or scope has an expression.
 pub(crate) const A_TUPLE: &str = "a tuple of values";
 
@@ -18,7 +20,12 @@ impl Format {
     /// # Errors
     ///
     /// The defect of the literal, and the correct form: for an expression in a placeholder, this one.
-    pub(crate) fn parse(text: &str, of_expression: &str) -> Result<Self, String> {
+    pub(crate) fn of(text: &LitStr, of_expression: &str) -> Result<Self> {
+        let format = Self::parse(&text.value(), of_expression);
+        format.map_err(|message| Error::new(text.span(), message))
+    }
+
+    fn parse(text: &str, of_expression: &str) -> std::result::Result<Self, String> {
         let mut format = Self::default();
         for piece in Pieces(text) {
             match piece {
@@ -45,11 +52,8 @@ impl Format {
 
     /// The names of the placeholders.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        let names = self
-            .placeholders
-            .iter()
-            .map(|placeholder| name(placeholder));
-        names.map(|name| name.trim_start_matches("r#").to_owned())
+        let names = self.placeholders.iter();
+        names.map(|text| name(text).trim_start_matches("r#").to_owned())
     }
 
     /// The text of a literal without placeholders.
@@ -88,7 +92,7 @@ fn name(placeholder: &str) -> &str {
     placeholder.split(':').next().unwrap_or_default().trim()
 }
 
-fn check(placeholder: &str, of_expression: &str) -> Result<(), String> {
+fn check(placeholder: &str, of_expression: &str) -> std::result::Result<(), String> {
     let name = name(placeholder);
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(format!(

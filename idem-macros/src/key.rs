@@ -21,7 +21,7 @@ pub(crate) enum Value {
 
 impl Value {
     pub(crate) fn new(expr: Expr) -> Result<Self> {
-        Ok(match expr {
+        Ok(match unwrapped(expr) {
             Expr::Tuple(tuple) if tuple.elems.len() > MAX_ELEMENTS => {
                 let message = format!(
                     "a tuple may have at most {MAX_ELEMENTS} elements here; group some into an inner tuple"
@@ -36,44 +36,68 @@ impl Value {
                     .map(Self::new)
                     .collect::<Result<_>>()?,
             ),
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(text),
-                ..
-            }) => {
-                let format = Format::parse(&text.value(), A_TUPLE);
-                let format = format.map_err(|message| Error::new(text.span(), message))?;
-                Self::Format(text, format)
-            }
-            Expr::Paren(paren) => Self::new(*paren.expr)?,
-            Expr::Group(group) => Self::new(*group.expr)?,
-            other => Self::Expr(other),
+            other => match literal(&other) {
+                Some(text) => Self::Format(text.clone(), Format::of(text, A_TUPLE)?),
+                None => Self::Expr(other),
+            },
         })
     }
 }
 
 /// Whether the expression looks like `idem_runtime::token::token(..)`; only its type decides.
 pub(crate) fn may_be_token(expr: &Expr) -> bool {
-    match expr {
-        Expr::Call(call) => match &*call.func {
-            Expr::Path(path) => {
-                let last = path.path.segments.last();
-                last.is_some_and(|segment| segment.ident == "token")
-            }
-            _ => false,
-        },
-        Expr::Paren(paren) => may_be_token(&paren.expr),
-        Expr::Group(group) => may_be_token(&group.expr),
-        _ => false,
-    }
+    token_arguments(expr).is_some()
 }
 
 /// Whether the expression looks like `token(text, subject)`, which is valid for the operation that issued the token.
 pub(crate) fn is_token_of_subject(expr: &Expr) -> bool {
+    token_arguments(expr) == Some(2)
+}
+
+fn token_arguments(expr: &Expr) -> Option<usize> {
+    let Expr::Call(call) = peeled(expr) else {
+        return None;
+    };
+    let Expr::Path(path) = &*call.func else {
+        return None;
+    };
+    let last = path.path.segments.last()?;
+    (last.ident == "token").then_some(call.args.len())
+}
+
+/// The expression without parentheses, and without the invisible delimiters of a `$value:expr`.
+pub(crate) fn peeled(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Call(call) => may_be_token(expr) && call.args.len() == 2,
-        Expr::Paren(paren) => is_token_of_subject(&paren.expr),
-        Expr::Group(group) => is_token_of_subject(&group.expr),
-        _ => false,
+        Expr::Paren(paren) => peeled(&paren.expr),
+        Expr::Group(group) => peeled(&group.expr),
+        other => other,
+    }
+}
+
+/// [`peeled`], by value.
+pub(crate) fn unwrapped(expr: Expr) -> Expr {
+    match expr {
+        Expr::Paren(paren) => unwrapped(*paren.expr),
+        Expr::Group(group) => unwrapped(*group.expr),
+        other => other,
+    }
+}
+
+/// The expression without the invisible delimiters of a `$value:expr`: parentheses mean what is in them.
+pub(crate) fn ungrouped(expr: Expr) -> Expr {
+    match expr {
+        Expr::Group(group) => ungrouped(*group.expr),
+        other => other,
+    }
+}
+
+pub(crate) fn literal(expr: &Expr) -> Option<&LitStr> {
+    match expr {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(text),
+        _ => None,
     }
 }
 
@@ -84,18 +108,15 @@ pub(crate) fn span(expr: &Expr) -> Span {
 
 /// Whether the value is the same for every call.
 pub(crate) fn is_constant(expr: &Expr) -> bool {
-    match expr {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => {
-            Format::parse(&text.value(), A_TUPLE).is_ok_and(|format| format.placeholders.is_empty())
-        }
+    match peeled(expr) {
         Expr::Tuple(tuple) => tuple.elems.iter().all(is_constant),
-        Expr::Lit(_) => true,
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Str(text) => {
+                Format::of(text, A_TUPLE).is_ok_and(|format| format.placeholders.is_empty())
+            }
+            _ => true,
+        },
         Expr::Unary(unary) => is_constant(&unary.expr),
-        Expr::Paren(paren) => is_constant(&paren.expr),
-        Expr::Group(group) => is_constant(&group.expr),
         Expr::Reference(reference) => is_constant(&reference.expr),
         _ => false,
     }

@@ -4,9 +4,7 @@
 //! `plan` checks both and decides, `expand` prints. The body of the function is never parsed.
 
 mod args;
-mod borrows;
 mod classify;
-mod client_key;
 mod duration;
 mod errors;
 mod expand;
@@ -14,10 +12,11 @@ mod format;
 mod key;
 mod nearest;
 mod output;
+mod patterns;
 mod plan;
 mod runtime;
 mod target;
-mod unordered;
+mod types;
 
 use proc_macro::TokenStream;
 

@@ -1,11 +1,12 @@
 //! The return type: position of the answer's type, and its restrictions.
 
-use crate::borrows::borrowed;
 use crate::errors::Errors;
+use crate::types::{borrowed, generics, peeled};
 use proc_macro2::Span;
-use syn::visit_mut::{self, VisitMut};
+use syn::visit_mut::VisitMut;
 use syn::{
-    AssocType, GenericArgument, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound,
+    AssocType, Error, GenericArgument, PathSegment, Result, ReturnType, Signature, Token, Type,
+    TypeParamBound,
 };
 
 /// How the function becomes a future.
@@ -18,6 +19,10 @@ pub(crate) enum Shape {
 
 /// The shape, and the type of the answer.
 pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type)> {
+    errors.ok(checked(sig))
+}
+
+fn checked(sig: &Signature) -> Result<(Shape, Type)> {
     let name = &sig.ident;
     let declared = match &sig.output {
         ReturnType::Default => None,
@@ -37,77 +42,62 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
                  that removes it"
             }
         };
-        errors.at(sig.fn_token.span, message);
-        return None;
+        return Err(Error::new(sig.fn_token.span, message));
     };
     let Some(output) = output.filter(|ty| !is_unit(ty)) else {
         let message = format!(
             "`{name}` returns nothing; return a `Result<T, E>`: the answer to store, and an error for a call \
              that is refused"
         );
-        errors.at(name.span(), message);
-        return None;
+        return Err(Error::new(name.span(), message));
     };
     if let Some(span) = static_answer(output) {
-        errors.at(
-            span,
-            "a stored answer is deserialized without borrowing; return an owned value",
-        );
-        return None;
+        let message = "a stored answer is deserialized without borrowing; return an owned value";
+        return Err(Error::new(span, message));
     }
     if let Some(span) = borrowed(output) {
-        errors.at(span, "the answer outlives the call; return an owned value");
-        return None;
+        let message = "the answer outlives the call; return an owned value";
+        return Err(Error::new(span, message));
     }
     if let Some((span, message)) = unusable(output) {
-        errors.at(span, message);
-        return None;
+        return Err(Error::new(span, message));
     }
-    Some((shape, output.clone()))
+    Ok((shape, output.clone()))
 }
 
 /// The error for an output that can be neither stored nor hold a refusal; reported here, because otherwise rustc reports
 /// each missing trait.
-fn unusable(output: &Type) -> Option<(Span, String)> {
-    let answer = argument(output, "Result").unwrap_or(output);
-    if let Type::ImplTrait(opaque) = answer
-        && opaque
-            .bounds
-            .iter()
-            .any(|bound| is_trait(bound, "IntoResponse"))
-    {
-        let message = "a response cannot be read back from the store; return `Result<Reply<T>, E>`: \
-                       `idem_runtime::http::Reply` holds the status, headers and a value";
-        return Some((opaque.impl_token.span, message.to_owned()));
+fn unusable(output: &Type) -> Option<(Span, &'static str)> {
+    let is_response = |bound: &TypeParamBound| match bound {
+        TypeParamBound::Trait(bound) => {
+            (bound.path.segments.last()).is_some_and(|last| last.ident == "IntoResponse")
+        }
+        _ => false,
+    };
+    match argument(output, "Result").unwrap_or(output) {
+        Type::ImplTrait(opaque) if opaque.bounds.iter().any(is_response) => {
+            let message = "a response cannot be read back from the store; return `Result<Reply<T>, E>`: \
+                           `idem_runtime::http::Reply` holds the status, headers and a value";
+            return Some((opaque.impl_token.span, message));
+        }
+        _ => {}
     }
-    let error = error(output)?;
-    let Type::Path(path) = error else {
+    let Type::Path(path) = error(output)? else {
         return None;
     };
     let last = &path.path.segments.last()?.ident;
     is_std(&path.path, "string", "String").then(|| {
         let message = "a `String` cannot hold a refusal of idem; return an error type of your own, with a variant \
                        `Idempotency(idem_runtime::Error)` and `From<idem_runtime::Error>`";
-        (last.span(), message.to_owned())
+        (last.span(), message)
     })
-}
-
-fn is_trait(bound: &TypeParamBound, name: &str) -> bool {
-    let TypeParamBound::Trait(bound) = bound else {
-        return false;
-    };
-    (bound.path.segments.last()).is_some_and(|last| last.ident == name)
 }
 
 /// Whether this is `name`, `std::module::name` or that of `core` or `alloc`. The `name` of another path may be an alias of
 /// another type.
 fn is_std(path: &syn::Path, module: &str, name: &str) -> bool {
-    let segments: Vec<_> = path
-        .segments
-        .iter()
-        .map(|it| it.ident.to_string())
-        .collect();
-    match &*segments {
+    let segments = path.segments.iter().map(|it| it.ident.to_string());
+    match &*segments.collect::<Vec<_>>() {
         [last] => last == name,
         [root, inner, last] => {
             ["std", "core", "alloc"].contains(&&**root) && inner == module && last == name
@@ -122,10 +112,7 @@ pub(crate) fn error(output: &Type) -> Option<&Type> {
         return None;
     };
     let last = (path.path.segments.last()).filter(|_| is_std(&path.path, "result", "Result"))?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-        return None;
-    };
-    match arguments.args.iter().nth(1)? {
+    match generics(last).nth(1)? {
         GenericArgument::Type(error) => Some(error),
         _ => None,
     }
@@ -140,15 +127,8 @@ fn boxed(ty: &Type) -> Option<&Type> {
         let TypeParamBound::Trait(bound) = bound else {
             return None;
         };
-        let last = bound
-            .path
-            .segments
-            .last()
-            .filter(|segment| segment.ident == "Future")?;
-        let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-            return None;
-        };
-        arguments.args.iter().find_map(|argument| match argument {
+        let last = named(bound.path.segments.last(), "Future")?;
+        generics(last).find_map(|argument| match argument {
             GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(&assoc.ty),
             _ => None,
         })
@@ -157,24 +137,18 @@ fn boxed(ty: &Type) -> Option<&Type> {
 
 /// `T` of `path::name<T>`.
 fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
-    let ty = match ty {
-        Type::Group(group) => &*group.elem,
-        Type::Paren(paren) => &*paren.elem,
-        other => other,
-    };
-    let Type::Path(path) = ty else { return None };
-    let last = path
-        .path
-        .segments
-        .last()
-        .filter(|segment| segment.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+    let Type::Path(path) = peeled(ty) else {
         return None;
     };
-    arguments.args.iter().find_map(|argument| match argument {
+    let last = named(path.path.segments.last(), name)?;
+    generics(last).find_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     })
+}
+
+fn named<'a>(segment: Option<&'a PathSegment>, name: &str) -> Option<&'a PathSegment> {
+    segment.filter(|segment| segment.ident == name)
 }
 
 /// The `&` of `Result<&'static T, E>`: a decoded answer does not live that long.
@@ -214,38 +188,5 @@ impl VisitMut for Answering {
 }
 
 fn is_unit(ty: &Type) -> bool {
-    match ty {
-        Type::Tuple(tuple) => tuple.elems.is_empty(),
-        Type::Paren(paren) => is_unit(&paren.elem),
-        Type::Group(group) => is_unit(&group.elem),
-        _ => false,
-    }
-}
-
-// `visit-mut` is the only visitor feature that is enabled, so reading needs a clone too.
-
-/// Whether the type cannot be written outside a signature.
-pub(crate) fn mentions_impl(ty: &Type) -> bool {
-    let mut inferred = Inferred(false);
-    inferred.visit_type_mut(&mut ty.clone());
-    inferred.0
-}
-
-/// The type with `_` for each `impl Trait`.
-pub(crate) fn nameable(mut ty: Type) -> Type {
-    Inferred(false).visit_type_mut(&mut ty);
-    ty
-}
-
-struct Inferred(bool);
-
-impl VisitMut for Inferred {
-    fn visit_type_mut(&mut self, ty: &mut Type) {
-        if matches!(ty, Type::ImplTrait(_)) {
-            *ty = syn::parse_quote!(_);
-            self.0 = true;
-        } else {
-            visit_mut::visit_type_mut(self, ty);
-        }
-    }
+    matches!(peeled(ty), Type::Tuple(tuple) if tuple.elems.is_empty())
 }

@@ -6,6 +6,7 @@ mod duration_setting;
 mod entry;
 mod fingerprint;
 mod finish;
+mod function;
 mod key;
 mod label;
 mod reconcile;
@@ -19,19 +20,17 @@ pub(crate) use self::reconcile::{Hook, HookArgument};
 pub(crate) use self::settings::{Running, Settings};
 pub(crate) use self::transaction::Transaction;
 
-use crate::args::{Args, OnError, Scope, Slot};
-use crate::borrows;
+use self::function::{Function, bare};
+use crate::args::{Args, OnError, Scope};
 use crate::errors::Errors;
 use crate::format::captures;
-use crate::key::{Value, may_be_token};
-use crate::nearest::nearest;
+use crate::key::{Value, is_token_of_subject, may_be_token};
 use crate::output::{self, Shape};
 use crate::runtime;
-use crate::target::{Parameter, Target};
+use crate::target::Target;
+use crate::types;
 use proc_macro2::Span;
-use syn::ext::IdentExt;
-use syn::spanned::Spanned;
-use syn::{Expr, FnArg, GenericParam, Ident, LitStr, Path, Signature, Type};
+use syn::{Expr, Ident, LitStr, Path, Type};
 
 pub(crate) struct Plan {
     pub(crate) krate: Path,
@@ -73,20 +72,18 @@ impl Plan {
         target.take_second_attribute(errors);
         target.take_misplaced_options(errors);
         let parameters = target.take_parameters(errors);
-        let sig = &target.sig;
+        let function = &Function::new(&target.sig, &parameters);
+        let sig = function.sig;
         let shape = output::shape(sig, errors);
-        let has_key = args.key.named.is_some();
-        let names = names(&parameters);
-        let scope_of_token = args.scope.named.filter(|_| {
-            let key = args.key.value.as_ref();
-            key.is_some_and(may_be_token)
-        });
-        let finish = (args.word("on_cancel").value)
-            .filter(|word| word.text == "finish")
-            .map(|word| word.span);
+        let key = args.key.as_ref();
+        let scope_of_token = args
+            .named("scope")
+            .filter(|_| key.is_some_and(may_be_token));
+        let finish = args.word("on_cancel").filter(|word| word.text == "finish");
+        let finish = finish.map(|word| word.span);
         contradictions::check(&args, errors);
-        if let (Some(key), None) = (&args.key.value, &args.op.named)
-            && crate::key::is_token_of_subject(key)
+        if let Some(key) = key.filter(|key| is_token_of_subject(key))
+            && args.named("op").is_none()
         {
             errors.at(
                 crate::key::span(key),
@@ -94,59 +91,42 @@ impl Plan {
                  function of your own that is no `idem_runtime::token::token` needs another name than `token` here",
             );
         }
-        let tx = transaction::plan(&args, &parameters, sig, errors);
-        if finish.is_some() && args.tx.named.is_none() {
+        let tx = transaction::plan(&args, function, errors);
+        if finish.is_some() && args.named("tx").is_none() {
             finish::check(sig, errors);
         }
-        entry::check(&args, shape.as_ref(), tx.as_ref(), sig, errors);
-        let settings = Settings::new(&mut args, errors);
-        let compared = fingerprint::plan(
-            args.fingerprint,
-            &parameters,
-            tx.as_ref(),
-            has_key,
-            sig,
-            errors,
-        );
-        let token_of_client = client_key::check(
-            &args.key,
-            &args.scope,
-            &parameters,
-            compared.as_deref(),
-            errors,
-        );
-        let hook = args.reconcile.value.and_then(|hook| {
+        entry::check(&args, shape.as_ref(), tx.as_ref(), function, errors);
+        let settings = Settings::new(&args, errors);
+        let compared = fingerprint::plan(&mut args, function, tx.as_ref(), errors);
+        let token_of_client = client_key::check(&args, function, compared.as_deref(), errors);
+        let hook = args.reconcile.take().and_then(|hook| {
             let compared = compared.as_deref().unwrap_or_default();
-            reconcile::plan(hook, compared, sig, errors)
+            errors.ok(reconcile::plan(hook, compared, sig))
         });
         let plan = Self {
-            krate: args.krate.value.unwrap_or_else(runtime::default_path),
-            op: op(args.op, &names, sig, errors),
-            entry: args.entry.value,
-            engine: args.engine.value,
-            scope: (args.scope.value).and_then(|scope| key::scope(scope, &parameters, sig, errors)),
-            key: args
-                .key
-                .value
-                .and_then(|key| key::key(key, &parameters, sig, errors)),
+            op: op(&args, function, errors),
+            krate: args.krate.unwrap_or_else(runtime::default_path),
+            entry: args.entry,
+            engine: args.engine,
+            scope: (args.scope).and_then(|scope| errors.ok(key::scope(scope, function))),
+            key: (args.key).and_then(|key| errors.ok(key::key(key, function))),
             scope_of_token,
             token_of_client,
             fingerprint: compared,
             settings,
-            label: (args.label.value)
-                .and_then(|label| label::plan(label, &parameters, sig, errors)),
-            on_error: args.on_error.value.unwrap_or(OnError::Classify),
+            label: (args.label).and_then(|label| errors.ok(label::plan(label, function))),
+            on_error: args.on_error.unwrap_or(OnError::Classify),
             reconcile: hook,
             finish,
-            output: output::nameable(shape.as_ref()?.1.clone()),
+            output: types::nameable(shape.as_ref()?.1.clone()),
             shape: match shape?.0 {
                 // The future itself must not borrow either.
                 Shape::Boxed(whole) if finish.is_some() => {
-                    Shape::Boxed(Box::new(borrows::owned(*whole)))
+                    Shape::Boxed(Box::new(types::with_lifetimes(*whole, "static")))
                 }
                 // The body borrows the transaction for a shorter time than the caller lent it.
                 Shape::Boxed(whole) if tx.is_some() => {
-                    Shape::Boxed(Box::new(borrows::inferred(*whole)))
+                    Shape::Boxed(Box::new(types::with_lifetimes(*whole, "_")))
                 }
                 shape => shape,
             },
@@ -156,69 +136,28 @@ impl Plan {
     }
 }
 
-fn names(parameters: &[Parameter]) -> Vec<String> {
-    let names = parameters.iter().flat_map(|parameter| &parameter.names);
-    names.map(bare).collect()
-}
-
-fn bare(name: &Ident) -> String {
-    name.unraw().to_string()
-}
-
-/// The argument whose name was probably misspelt.
-fn guess<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    nearest(name, &names)
-}
-
-fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Errors) -> Op {
-    let name = bare(&sig.ident);
-    let generic = if given.named.is_some() {
-        None
-    } else {
-        generic(sig)
-    };
-    if let Some(span) = generic {
+fn op(args: &Args, function: &Function<'_>, errors: &mut Errors) -> Op {
+    let name = bare(&function.sig.ident);
+    if let Some(span) = function.generic()
+        && args.named("op").is_none()
+    {
         let message = format!(
             "`{name}` is generic, and answers of different types must not share a record; name the operation: `op = \"..\"`"
         );
         errors.at(span, message);
     }
-    match given.value {
+    match &args.op {
         Some(given) => {
-            let captured = captures(&given.value());
-            if let Some(captured) = captured.iter().find(|name| names.contains(name)) {
+            let mut captured = captures(&given.value()).into_iter();
+            if let Some(captured) = captured.find(|name| function.names.contains(name)) {
                 let message = format!(
                     "`op` is one name for every call, not a format string; put `{captured}` into `key` or `scope`"
                 );
                 errors.at(given.span(), message);
             }
-            Op::Given(given)
+            Op::Given(given.clone())
         }
-        None if sig.receiver().is_some() => Op::Method(name),
+        None if function.sig.receiver().is_some() => Op::Method(name),
         None => Op::Function,
     }
-}
-
-/// The first parameter that makes the function generic over types. Lifetimes do not reach the record.
-fn generic(sig: &Signature) -> Option<Span> {
-    let written = sig.generics.params.iter().find_map(|param| match param {
-        GenericParam::Lifetime(_) => None,
-        GenericParam::Type(param) => Some(param.ident.span()),
-        GenericParam::Const(param) => Some(param.ident.span()),
-    });
-    written.or_else(|| {
-        sig.inputs.iter().find_map(|input| match input {
-            FnArg::Typed(typed) if output::mentions_impl(&typed.ty) => Some(typed.ty.span()),
-            _ => None,
-        })
-    })
-}
-
-/// `#[async_trait]` expands first: it replaces a pattern by `__arg1` and destructures it in the body.
-fn hidden(names: &[String]) -> Option<&'static str> {
-    names.iter().any(|name| name.starts_with("__arg")).then_some(
-        "under `#[async_trait]` the names of a pattern are not visible; name the argument, and destructure \
-         it in the body",
-    )
 }

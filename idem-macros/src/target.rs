@@ -1,8 +1,8 @@
 //! The function under the attribute; its body is never parsed.
 
-use crate::client_key;
-use crate::errors::Errors;
-use crate::unordered::{binds_all, unordered};
+use crate::errors::{Errors, or_usage};
+use crate::patterns;
+use crate::types;
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
@@ -105,11 +105,8 @@ impl Target {
             let last = attr.path().segments.last();
             let second = last.is_some_and(|segment| segment.ident == "idempotent");
             if second {
-                let span = last.map_or_else(Span::call_site, |segment| segment.ident.span());
-                errors.at(
-                    span,
-                    "`#[idempotent]` is given twice; keep one, with all arguments",
-                );
+                let message = "`#[idempotent]` is given twice; keep one, with all arguments";
+                errors.at(first_span(&last), message);
             }
             !second
         });
@@ -134,10 +131,8 @@ impl Target {
             match input {
                 FnArg::Receiver(receiver) => {
                     if let Some(skip) = take_skip(&mut receiver.attrs, errors) {
-                        errors.at(
-                            skip,
-                            "`self` is never part of the fingerprint; remove `skip`",
-                        );
+                        let message = "`self` is never part of the fingerprint; remove `skip`";
+                        errors.at(skip, message);
                     }
                 }
                 FnArg::Typed(typed) => {
@@ -152,8 +147,6 @@ impl Target {
 
 impl Parameter {
     fn new(typed: &PatType, skip: Option<Span>) -> Self {
-        let mut names = Vec::new();
-        bound_names(&typed.pat, &mut names);
         let span = match &*typed.pat {
             Pat::Ident(pat) => pat.ident.span(),
             other => first_span(other),
@@ -161,9 +154,7 @@ impl Parameter {
         let cfgs = typed
             .attrs
             .iter()
-            .filter(|attr| attr.path().is_ident("cfg"))
-            .cloned()
-            .collect();
+            .filter(|attr| attr.path().is_ident("cfg"));
         let plain = matches!(
             &*typed.pat,
             Pat::Ident(PatIdent {
@@ -172,65 +163,23 @@ impl Parameter {
                 ..
             })
         );
-        let ty = plain
-            .then(|| (*typed.ty).clone())
-            .filter(|ty| !crate::output::mentions_impl(ty));
+        let ty = plain.then(|| (*typed.ty).clone());
         Self {
-            client_keys: client_key::names(&typed.pat, &typed.ty, &names),
-            cfgs,
-            names,
-            ty,
-            reference: plain && is_reference(&typed.ty),
-            unordered: unordered(&typed.ty).filter(|_| binds_all(&typed.pat)),
+            client_keys: patterns::client_keys(&typed.pat, &typed.ty),
+            cfgs: cfgs.cloned().collect(),
+            names: patterns::names(&typed.pat),
+            ty: ty.filter(|ty| !types::mentions_impl(ty)),
+            reference: plain && types::is_reference(&typed.ty),
+            unordered: types::unordered(&typed.ty).filter(|_| patterns::binds_all(&typed.pat)),
             skip,
             span,
         }
     }
 }
 
-pub(crate) fn is_reference(ty: &Type) -> bool {
-    match ty {
-        Type::Reference(_) => true,
-        Type::Paren(paren) => is_reference(&paren.elem),
-        Type::Group(group) => is_reference(&group.elem),
-        _ => false,
-    }
-}
-
-fn first_span(tokens: &impl ToTokens) -> Span {
-    tokens
-        .to_token_stream()
-        .into_iter()
-        .next()
-        .map_or_else(Span::call_site, |token| token.span())
-}
-
-pub(crate) fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
-    match pat {
-        Pat::Ident(pat) => {
-            names.push(pat.ident.clone());
-            if let Some((_, inner)) = &pat.subpat {
-                bound_names(inner, names);
-            }
-        }
-        // All alternatives bind the same names.
-        Pat::Or(pat) => pat
-            .cases
-            .iter()
-            .take(1)
-            .for_each(|case| bound_names(case, names)),
-        Pat::Paren(pat) => bound_names(&pat.pat, names),
-        Pat::Reference(pat) => bound_names(&pat.pat, names),
-        Pat::Slice(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
-        Pat::Struct(pat) => pat
-            .fields
-            .iter()
-            .for_each(|field| bound_names(&field.pat, names)),
-        Pat::Tuple(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
-        Pat::TupleStruct(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
-        Pat::Type(pat) => bound_names(&pat.pat, names),
-        _ => {}
-    }
+pub(crate) fn first_span(tokens: &impl ToTokens) -> Span {
+    let first = tokens.to_token_stream().into_iter().next();
+    first.map_or_else(Span::call_site, |token| token.span())
 }
 
 /// Removes every `#[idem(..)]` and returns the span of the first `skip`.
@@ -268,23 +217,16 @@ fn is_conditional_helper(attr: &Attribute) -> bool {
     let Meta::List(list) = &attr.meta else {
         return false;
     };
+    let mut tokens = list.tokens.clone().into_iter();
     list.path.is_ident("cfg_attr")
-        && list
-            .tokens
-            .clone()
-            .into_iter()
-            .any(|token| matches!(&token, TokenTree::Ident(name) if name == "idem"))
+        && tokens.any(|token| matches!(&token, TokenTree::Ident(name) if name == "idem"))
 }
 
 fn skip_word(input: ParseStream<'_>) -> Result<Span> {
-    let word = input
-        .parse::<Ident>()
-        .map_err(|error| Error::new(error.span(), USAGE))?;
+    let word = or_usage(input.parse::<Ident>(), USAGE)?;
     if word != "skip" {
-        return Err(Error::new(
-            word.span(),
-            format!("unknown option `{word}`; {USAGE}"),
-        ));
+        let message = format!("unknown option `{word}`; {USAGE}");
+        return Err(Error::new(word.span(), message));
     }
     if !input.is_empty() {
         return Err(input.error(USAGE));

@@ -1,11 +1,13 @@
 //! The values of the arguments, as they are written.
 
+use crate::errors::or_usage;
+use crate::key::{literal, peeled, span, ungrouped};
 use crate::nearest::nearest;
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
+use syn::{Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result, Token, UnOp};
 
 pub(crate) enum Fingerprint {
     /// `fingerprint = none`, with the span of `none`.
@@ -69,12 +71,9 @@ impl Fingerprint {
             }
             return Ok(Self::List(list));
         }
-        input
-            .parse::<Token![=]>()
-            .map_err(|_| Error::new(name.span(), usage))?;
-        let word = input
-            .parse::<Ident>()
-            .map_err(|error| Error::new(error.span(), usage))?;
+        let equals = input.parse::<Token![=]>();
+        equals.map_err(|_| Error::new(name.span(), usage))?;
+        let word = or_usage(input.parse::<Ident>(), usage)?;
         if word != "none" {
             return Err(Error::new(word.span(), usage));
         }
@@ -84,14 +83,9 @@ impl Fingerprint {
 
 impl Scope<Expr> {
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut expr = input.parse::<Expr>()?;
-        // `$scope:expr` of a `macro_rules!` is wrapped in a group with invisible delimiters.
-        while let Expr::Group(group) = expr {
-            expr = *group.expr;
-        }
-        Ok(match expr {
+        Ok(match ungrouped(input.parse()?) {
             Expr::Path(path) if path.path.is_ident("public") => {
-                Self::Public(crate::key::span(&Expr::Path(path)))
+                Self::Public(span(&Expr::Path(path)))
             }
             other => Self::Of(other),
         })
@@ -100,11 +94,7 @@ impl Scope<Expr> {
 
 impl DurationArg {
     pub(super) fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
-        let mut expr = input.parse::<Expr>()?;
-        // `$ttl:literal` of a `macro_rules!` is wrapped in a group with invisible delimiters.
-        while let Expr::Group(group) = expr {
-            expr = *group.expr;
-        }
+        let expr = ungrouped(input.parse()?);
         if is_number(&expr) {
             let message = match unquoted(&expr) {
                 Some(text) => format!("a duration is a string literal; write \"{text}\""),
@@ -113,7 +103,7 @@ impl DurationArg {
                     format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"")
                 }
             };
-            return Err(Error::new(crate::key::span(&expr), message));
+            return Err(Error::new(span(&expr), message));
         }
         Ok(match expr {
             Expr::Lit(ExprLit {
@@ -148,16 +138,15 @@ fn unquoted(expr: &Expr) -> Option<String> {
         return None;
     };
     let text = format!("{}{}", number.base10_digits(), number.suffix());
-    crate::duration::parse_millis(&text).is_ok().then_some(text)
+    let millis = crate::duration::parse_millis(&text);
+    millis.is_ok_and(|millis| millis > 0).then_some(text)
 }
 
 impl OnError {
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let path = input.parse::<Path>().map_err(|error| {
-            let message = "`on_error` takes `classify`, `release`, `keep`, `unknown`, or the path of a \
-                           function `fn(&E) -> Class`";
-            Error::new(error.span(), message)
-        })?;
+        let usage = "`on_error` takes `classify`, `release`, `keep`, `unknown`, or the path of a \
+                     function `fn(&E) -> Class`";
+        let path = or_usage(input.parse::<Path>(), usage)?;
         if let Some(meant) = class(&path) {
             let message = format!(
                 "`on_error` treats all errors alike: write `on_error = {meant}`. To classify each error, implement `Classify`, \
@@ -236,9 +225,7 @@ impl Word {
             return Err(Error::new(text.span(), quoted(name, &text, words)));
         }
         // `parse_any`, because `continue` is a Rust keyword.
-        let word = input
-            .call(Ident::parse_any)
-            .map_err(|error| Error::new(error.span(), choice(name, words)))?;
+        let word = or_usage(input.call(Ident::parse_any), choice(name, words))?;
         let text = word.to_string();
         match words.iter().find(|known| **known == text) {
             Some(text) => Ok(Self {
@@ -284,9 +271,7 @@ impl Attempts {
             }
             return Err(Error::new(word.span(), usage));
         }
-        let number = input
-            .parse::<LitInt>()
-            .map_err(|error| Error::new(error.span(), usage))?;
+        let number = or_usage(input.parse::<LitInt>(), usage)?;
         let most = number.base10_parse::<u16>().ok();
         match most.filter(|_| number.suffix().is_empty()) {
             None => Err(Error::new(number.span(), usage)),
@@ -303,9 +288,7 @@ impl Attempts {
 impl OnRunning {
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
         let usage = "`on_running` takes `wait(\"5s\")` or `reject`";
-        let word = input
-            .parse::<Ident>()
-            .map_err(|error| Error::new(error.span(), usage))?;
+        let word = or_usage(input.parse::<Ident>(), usage)?;
         match word.to_string().as_str() {
             "reject" => Ok(Self::Reject),
             "wait" => {
@@ -330,39 +313,33 @@ impl OnRunning {
 }
 
 pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
-    let text = input.parse::<LitStr>().map_err(|error| {
-        let message = format!("`{name}` takes a string literal, such as \"payments.pay\"");
-        Error::new(error.span(), message)
-    })?;
-    if text.value().trim().is_empty() {
-        let message =
-            format!("`{name}` is empty; name what the function does, such as \"payments.pay\"");
-        return Err(Error::new(text.span(), message));
-    }
-    if text.value().contains(char::is_control) {
-        let message = format!(
-            "`{name}` contains a control character; name what the function does, such as \"payments.pay\""
-        );
-        return Err(Error::new(text.span(), message));
-    }
-    Ok(text)
+    let usage = format!("`{name}` takes a string literal, such as \"payments.pay\"");
+    let text = or_usage(input.parse::<LitStr>(), usage)?;
+    let defect = if text.value().trim().is_empty() {
+        "is empty"
+    } else if text.value().contains(char::is_control) {
+        "contains a control character"
+    } else {
+        return Ok(text);
+    };
+    let message =
+        format!("`{name}` {defect}; name what the function does, such as \"payments.pay\"");
+    Err(Error::new(text.span(), message))
 }
 
 /// Consumes a value without a name, as the second one of `key = req.id, req.cents` is.
 pub(super) fn unnamed(input: ParseStream<'_>, is_argument: impl Fn(&str) -> bool) -> Option<Expr> {
     let ahead = input.fork();
     let expr = ahead.parse::<Expr>().ok()?;
-    let place = match &expr {
-        Expr::Path(path) => {
-            let word = path.path.get_ident()?.to_string();
-            (!is_argument(&word)).then_some(())
-        }
-        Expr::Field(_) | Expr::MethodCall(_) | Expr::Reference(_) => Some(()),
-        _ => None,
+    let is_value = match &expr {
+        Expr::Path(path) => !is_argument(&path.path.get_ident()?.to_string()),
+        _ => matches!(
+            expr,
+            Expr::Field(_) | Expr::MethodCall(_) | Expr::Reference(_)
+        ),
     };
     let ends = ahead.is_empty() || ahead.peek(Token![,]);
-    place.filter(|()| ends)?;
-    input.parse().ok()
+    (is_value && ends).then(|| input.parse().ok()).flatten()
 }
 
 /// Printed tokens without the spaces that are not written.
@@ -387,32 +364,25 @@ pub(super) fn tidy(tokens: &str) -> String {
 pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
     let usage =
         "`tx` takes the name of the parameter that is the caller's transaction, such as `tx = tx`";
-    let expr = input
-        .parse::<Expr>()
-        .map_err(|error| Error::new(error.span(), usage))?;
+    let expr = or_usage(input.parse::<Expr>(), usage)?;
     if let Expr::Field(field) = &expr {
         let message = "`tx` takes the name of a parameter, not a field: the call borrows the transaction for as long as \
                        the body runs, which could then not use the struct that contains it; take it as `tx: &mut PgTransaction<'_>`, and \
                        write `tx = tx`";
-        return Err(Error::new(crate::key::span(&field.base), message));
+        return Err(Error::new(span(&field.base), message));
+    }
+    if let Some(name) = bare_name(&expr) {
+        return Ok(name);
     }
     let meant = match &expr {
         Expr::Reference(reference) => bare_name(&reference.expr),
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => text.parse().ok(),
-        _ => None,
+        _ => literal(&expr).and_then(|text| text.parse().ok()),
     };
-    bare_name(&expr).ok_or_else(|| {
-        let message = meant.map_or_else(
-            || usage.to_owned(),
-            |name| {
-                format!("`tx` takes the name of a parameter and nothing else; write `tx = {name}`")
-            },
-        );
-        Error::new(crate::key::span(&expr), message)
-    })
+    let message = meant.map_or_else(
+        || usage.to_owned(),
+        |name| format!("`tx` takes the name of a parameter and nothing else; write `tx = {name}`"),
+    );
+    Err(Error::new(span(&expr), message))
 }
 
 /// Parses the value of `entry`.
@@ -425,9 +395,7 @@ pub(super) fn function(input: ParseStream<'_>) -> Result<Ident> {
         };
         return Err(Error::new(text.span(), message));
     }
-    let name = input
-        .parse::<Ident>()
-        .map_err(|error| Error::new(error.span(), usage))?;
+    let name = or_usage(input.parse::<Ident>(), usage)?;
     if !input.is_empty() && !input.peek(Token![,]) {
         return Err(Error::new(name.span(), usage));
     }
@@ -435,26 +403,8 @@ pub(super) fn function(input: ParseStream<'_>) -> Result<Ident> {
 }
 
 fn bare_name(expr: &Expr) -> Option<Ident> {
-    match expr {
+    match peeled(expr) {
         Expr::Path(path) => path.path.get_ident().cloned(),
-        Expr::Paren(paren) => bare_name(&paren.expr),
-        // `$tx:expr` of a `macro_rules!` is wrapped in a group with invisible delimiters.
-        Expr::Group(group) => bare_name(&group.expr),
         _ => None,
     }
-}
-
-pub(super) fn yes_or_no(input: ParseStream<'_>) -> Result<LitBool> {
-    input
-        .parse()
-        .map_err(|error: Error| Error::new(error.span(), "`count_errors` takes `true` or `false`"))
-}
-
-pub(super) fn krate(input: ParseStream<'_>) -> Result<Path> {
-    Path::parse_mod_style(input).map_err(|error| {
-        Error::new(
-            error.span(),
-            "`crate` takes a path without quotes, such as `crate = ::facade::idem`",
-        )
-    })
 }

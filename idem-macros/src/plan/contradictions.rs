@@ -3,6 +3,7 @@
 use crate::args::{Args, Attempts, DurationArg, OnError};
 use crate::duration;
 use crate::errors::Errors;
+use syn::LitStr;
 
 pub(super) fn check(args: &Args, errors: &mut Errors) {
     check_outage_with_one_attempt(args, errors);
@@ -14,12 +15,9 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
 
 /// Rejects `max_attempts = 1` with `on_outage = run`.
 fn check_outage_with_one_attempt(args: &Args, errors: &mut Errors) {
-    let (Some(Attempts::Most(1)), Some(outage)) =
-        (args.max_attempts.value, args.word("on_outage").value)
-    else {
-        return;
-    };
-    if outage.text == "run" {
+    if let (Some(Attempts::Most(1)), Some(outage)) = (args.max_attempts, args.word("on_outage"))
+        && outage.text == "run"
+    {
         errors.at(
             outage.span,
             "`on_outage = run` starts the body without a check for earlier attempts, which `max_attempts = 1` \
@@ -30,10 +28,10 @@ fn check_outage_with_one_attempt(args: &Args, errors: &mut Errors) {
 
 /// Rejects `count_errors` where it has no effect.
 fn check_count_errors(args: &Args, errors: &mut Errors) {
-    let Some(count) = &args.count_errors.value else {
+    let Some(count) = &args.count_errors else {
         return;
     };
-    let (because, other) = match (count.value, &args.on_error.value, args.max_attempts.value) {
+    let (because, other) = match (count.value, &args.on_error, args.max_attempts) {
         (true, Some(OnError::Keep), _) => (
             "`on_error = keep` never releases the key after an error",
             "on_error",
@@ -49,17 +47,15 @@ fn check_count_errors(args: &Args, errors: &mut Errors) {
         ),
         _ => return,
     };
-    errors.at(
-        count.span,
-        format!(
-            "`count_errors` has no effect, because {because}; remove `count_errors` or `{other}`"
-        ),
+    let message = format!(
+        "`count_errors` has no effect, because {because}; remove `count_errors` or `{other}`"
     );
+    errors.at(count.span, message);
 }
 
 /// Rejects `error_ttl` where no error is stored.
 fn check_error_ttl(args: &Args, errors: &mut Errors) {
-    let (Some(named), Some(on_error)) = (args.error_ttl.named, &args.on_error.value) else {
+    let (Some(named), Some(on_error)) = (args.named("error_ttl"), &args.on_error) else {
         return;
     };
     let because = match on_error {
@@ -78,72 +74,63 @@ fn check_error_ttl(args: &Args, errors: &mut Errors) {
 /// Rejects a `max_run` below the lease, which was probably meant as a timeout of the body.
 fn check_max_run(args: &Args, errors: &mut Errors) {
     let (Some(DurationArg::Text(lease)), Some(DurationArg::Text(max_run))) =
-        (&args.lease.value, &args.max_run.value)
+        (args.duration("lease"), args.duration("max_run"))
     else {
         return;
     };
-    if let (Ok(lease), Ok(millis)) = (
-        duration::parse_millis(&lease.value()),
-        duration::parse_millis(&max_run.value()),
-    ) && millis < lease
+    let millis = |text: &LitStr| duration::parse_millis(&text.value()).ok();
+    if let (Some(lease), Some(millis)) = (millis(lease), millis(max_run))
+        && (1..lease).contains(&millis)
     {
-        errors.at(
-            max_run.span(),
-            format!(
-                "`max_run` ends the renewal of the lease, not the body; it must be at least the `lease`, {}",
-                duration::format_millis(lease)
-            ),
+        let message = format!(
+            "`max_run` ends the renewal of the lease, not the body; it must be at least the `lease`, {}",
+            duration::format_millis(lease)
         );
+        errors.at(max_run.span(), message);
     }
 }
 
 /// Rejects arguments that have no meaning with `tx`: the transaction commits or rolls back everything inside it.
 fn check_tx(args: &Args, errors: &mut Errors) {
-    if args.tx.named.is_none() {
+    if args.named("tx").is_none() {
         return;
     }
     let no_lease = "your transaction holds the key's row, and there is no lease";
     let no_record =
         "a call that ends without an answer leaves no record, and no attempts are counted";
     let incompatible = [
-        ("lease", args.lease.named, no_lease),
-        ("max_run", args.max_run.named, no_lease),
+        ("lease", no_lease),
+        ("max_run", no_lease),
         (
             "on_cancel",
-            args.word("on_cancel").named,
             "the writes of a dropped call are rolled back with your transaction",
         ),
         (
             "on_panic",
-            args.word("on_panic").named,
             "a panic rolls back the call's part of your transaction",
         ),
-        ("on_lease_lost", args.word("on_lease_lost").named, no_lease),
+        ("on_lease_lost", no_lease),
         (
             "on_unconfirmed",
-            args.word("on_unconfirmed").named,
             "the answer is committed with your transaction, whose commit decides whether it is stored",
         ),
         (
             "on_outage",
-            args.word("on_outage").named,
             "the store is the database of your transaction, without which the body cannot run either",
         ),
-        ("max_attempts", args.max_attempts.named, no_record),
-        ("count_errors", args.count_errors.named, no_record),
+        ("max_attempts", no_record),
+        ("count_errors", no_record),
         (
             "label",
-            args.label.named,
             "a call that ends without an answer leaves no record, and a label is stored with the attempts of one",
         ),
         (
             "reconcile",
-            args.reconcile.named,
             "the answer is committed with the body's writes, so that no outcome is unknown",
         ),
     ];
-    for (name, named, because) in incompatible {
-        if let Some(span) = named {
+    for (name, because) in incompatible {
+        if let Some(span) = args.named(name) {
             errors.at(span, format!("with `tx`, {because}; remove `{name}`"));
         }
     }

@@ -1,7 +1,7 @@
 //! The generated function of `entry`, which finds the record of a call.
 
+use super::function::{Function, bare};
 use super::transaction::Transaction;
-use super::{bare, generic};
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::key;
@@ -13,12 +13,11 @@ pub(super) fn check(
     args: &Args,
     shape: Option<&(Shape, Type)>,
     tx: Option<&Transaction>,
-    sig: &Signature,
+    function: &Function<'_>,
     errors: &mut Errors,
 ) {
-    let Some(name) = &args.entry.value else {
-        return;
-    };
+    let Some(name) = &args.entry else { return };
+    let sig = function.sig;
     if bare(name) == bare(&sig.ident) {
         let message = format!(
             "`{name}` is this function; give the generated function another name, such as `entry = {name}_entry`"
@@ -26,7 +25,7 @@ pub(super) fn check(
         errors.at(name.span(), message);
     }
     // A generic function gets its own error.
-    if args.op.named.is_none() && generic(sig).is_none() {
+    if args.named("op").is_none() && function.generic().is_none() {
         errors.at(
             name.span(),
             "`entry` finds records by the name of their operation, which must not change; write it: `op = \"..\"`",

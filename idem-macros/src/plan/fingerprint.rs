@@ -1,13 +1,13 @@
 //! The fingerprint: the arguments that are compared.
 
+use super::function::{Function, bare};
 use super::transaction::{Transaction, is_no_input};
-use super::{bare, guess, hidden, names};
-use crate::args::{Fingerprint, Slot};
+use crate::args::{Args, Fingerprint};
 use crate::errors::Errors;
 use crate::key;
 use crate::target::Parameter;
 use proc_macro2::Span;
-use syn::{Attribute, Expr, Ident, Member, Signature, Type};
+use syn::{Attribute, Error, Expr, Ident, Member, Result, Type};
 
 /// One value of the fingerprint.
 pub(crate) struct Compared {
@@ -22,31 +22,26 @@ pub(crate) struct Compared {
 
 /// In the order as written; `None`: nothing is compared.
 pub(super) fn plan(
-    given: Slot<Fingerprint>,
-    parameters: &[Parameter],
+    args: &mut Args,
+    function: &Function<'_>,
     tx: Option<&Transaction>,
-    has_key: bool,
-    sig: &Signature,
     errors: &mut Errors,
 ) -> Option<Vec<Compared>> {
-    let compared = match given.value {
+    let has_key = args.named("key").is_some();
+    let compared = match args.fingerprint.take() {
         Some(Fingerprint::None(span)) => {
             if !has_key {
-                errors.at(
-                    span,
-                    "without `key` the fingerprint is the key; give `key`, or remove `fingerprint`",
-                );
+                let message =
+                    "without `key` the fingerprint is the key; give `key`, or remove `fingerprint`";
+                errors.at(span, message);
             }
             return None;
         }
         Some(Fingerprint::List(list)) => {
-            let mut compared = Vec::new();
+            let mut compared: Vec<Compared> = Vec::new();
             for expr in list {
-                if let Some(entry) = listed(expr, parameters, tx, sig, errors) {
-                    let twice = compared
-                        .iter()
-                        .any(|earlier: &Compared| earlier.name == entry.name);
-                    if twice {
+                if let Some(entry) = listed(expr, function, tx, errors) {
+                    if compared.iter().any(|earlier| earlier.name == entry.name) {
                         errors.at(entry.span, format!("`{}` is listed twice", entry.name));
                     }
                     compared.push(entry);
@@ -55,94 +50,73 @@ pub(super) fn plan(
             compared
         }
         // An error was already reported for it.
-        None if given.named.is_some() => return None,
-        None => every(parameters, tx, errors),
+        None if args.named("fingerprint").is_some() => return None,
+        None => every(function, tx, errors),
     };
     if compared.is_empty() && !has_key && errors.is_empty() {
-        let message = format!(
-            "no argument of `{}` distinguishes two calls; give `key`",
-            sig.ident
-        );
-        errors.at(sig.ident.span(), message);
+        let name = &function.sig.ident;
+        let message = format!("no argument of `{name}` distinguishes two calls; give `key`");
+        errors.at(name.span(), message);
     }
     Some(compared)
 }
 
 /// Every parameter that is neither skipped nor the transaction.
-fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors) -> Vec<Compared> {
+fn every(function: &Function<'_>, tx: Option<&Transaction>, errors: &mut Errors) -> Vec<Compared> {
     let mut compared = Vec::new();
-    let is_tx = |parameter: &Parameter| tx.is_some_and(|tx| parameter.names.contains(&tx.name));
-    for parameter in parameters
-        .iter()
-        .filter(|parameter| parameter.skip.is_none() && !is_tx(parameter))
-    {
+    for parameter in function.parameters {
+        let is_tx = tx.is_some_and(|tx| parameter.names.contains(&tx.name));
+        if is_tx || parameter.skip.is_some() {
+            continue;
+        }
         if parameter.names.is_empty() {
-            errors.at(
-                parameter.span,
-                "this argument has no name for the fingerprint; name it, or mark it `#[idem(skip)]`",
-            );
+            let message = "this argument has no name for the fingerprint; name it, or mark it `#[idem(skip)]`";
+            errors.at(parameter.span, message);
         }
-        check_order(parameter, errors);
-        for name in &parameter.names {
-            compared.push(Compared {
-                cfgs: parameter.cfgs.clone(),
-                name: bare(name),
-                value: syn::parse_quote!(#name),
-                reference: parameter.reference,
-                ty: parameter.ty.clone(),
-                span: name.span(),
-            });
-        }
+        errors.ok(check_order(parameter));
+        compared.extend(parameter.names.iter().map(|name| Compared {
+            cfgs: parameter.cfgs.clone(),
+            name: bare(name),
+            value: syn::parse_quote!(#name),
+            reference: parameter.reference,
+            ty: parameter.ty.clone(),
+            span: name.span(),
+        }));
     }
     compared
 }
 
 /// Rejects a value that serializes differently each time.
-fn check_order(parameter: &Parameter, errors: &mut Errors) {
-    if let Some(set) = parameter.unordered {
-        errors.at(
-            set,
-            "the order of a `HashSet` differs each time, so that a repeated call would not be recognized; take a \
-             `BTreeSet` or a sorted `Vec`, or mark the argument `#[idem(skip)]`",
-        );
-    }
+fn check_order(parameter: &Parameter) -> Result<()> {
+    parameter.unordered.map_or(Ok(()), |set| {
+        let message = "the order of a `HashSet` differs each time, so that a repeated call would not be recognized; take a \
+                       `BTreeSet` or a sorted `Vec`, or mark the argument `#[idem(skip)]`";
+        Err(Error::new(set, message))
+    })
 }
 
 /// One of `fingerprint(a, b.c)`.
 fn listed(
     expr: Expr,
-    parameters: &[Parameter],
+    function: &Function<'_>,
     tx: Option<&Transaction>,
-    sig: &Signature,
     errors: &mut Errors,
 ) -> Option<Compared> {
     let span = key::span(&expr);
     let Some((first, name)) = path_text(&expr) else {
-        errors.at(
-            span,
-            "`fingerprint` lists arguments and their fields, such as `req` or `req.amount`",
-        );
+        let message =
+            "`fingerprint` lists arguments and their fields, such as `req` or `req.amount`";
+        errors.at(span, message);
         return None;
     };
-    let Some(parameter) = parameters
-        .iter()
-        .find(|parameter| parameter.names.contains(&first))
-    else {
-        if first == "self" && sig.receiver().is_some() {
-            errors.at(
-                span,
-                "`self` is never part of the fingerprint; put its field into `key` or `scope`",
-            );
-            return None;
+    let Some(parameter) = function.parameter(&first) else {
+        if first == "self" && function.sig.receiver().is_some() {
+            let message =
+                "`self` is never part of the fingerprint; put its field into `key` or `scope`";
+            errors.at(span, message);
+        } else {
+            errors.at(first.span(), function.no_argument(&first, ""));
         }
-        let names = names(parameters);
-        let hint = match (guess(&bare(&first), &names), hidden(&names)) {
-            (Some(meant), _) => format!("; did you mean `{meant}`?"),
-            (None, Some(hint)) => format!("; {hint}"),
-            (None, None) => String::new(),
-        };
-        let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
-        errors.at(first.span(), message);
         return None;
     };
     if tx.is_some_and(|tx| tx.name == first) {
@@ -150,22 +124,20 @@ fn listed(
         return None;
     }
     if let Some(skip) = parameter.skip {
-        errors.at(
-            skip,
-            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or remove `skip`"),
-        );
+        let message =
+            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or remove `skip`");
+        errors.at(skip, message);
     }
     let whole = matches!(expr, Expr::Path(_));
     if whole && parameter.names.len() == 1 {
-        check_order(parameter, errors);
+        errors.ok(check_order(parameter));
     }
-    let ty = parameter.ty.clone().filter(|_| whole);
     Some(Compared {
         cfgs: parameter.cfgs.clone(),
         name,
         value: expr,
         reference: parameter.reference && whole,
-        ty,
+        ty: parameter.ty.clone().filter(|_| whole),
         span,
     })
 }

@@ -1,7 +1,7 @@
 //! `on_cancel = finish`: a body that outlives its caller must own all that it uses.
 
-use crate::borrows;
 use crate::errors::Errors;
+use crate::types::borrowed;
 use proc_macro2::Span;
 use syn::{
     FnArg, Receiver, ReceiverKind, Signature, Type, TypeParam, TypeParamBound, WherePredicate,
@@ -13,35 +13,29 @@ pub(super) fn check(sig: &Signature, errors: &mut Errors) {
         let (span, instead) = match input {
             FnArg::Receiver(receiver) => (receiver_borrow(receiver), "`self: Arc<Self>` or `self`"),
             FnArg::Typed(typed) => (
-                borrows::borrowed(&typed.ty),
+                borrowed(&typed.ty),
                 "an owned value, such as a `String` for a `&str`, or an `Arc`",
             ),
         };
         if let Some(span) = span {
-            errors.at(
-                span,
-                format!(
-                    "with `on_cancel = finish` the body runs in a task of its own, which may outlive what is \
-                     borrowed here; take {instead}"
-                ),
+            let message = format!(
+                "with `on_cancel = finish` the body runs in a task of its own, which may outlive what is \
+                 borrowed here; take {instead}"
             );
+            errors.at(span, message);
         }
     }
     for param in sig.generics.type_params() {
         let bounds = bounds(param, sig);
-        let missing: Vec<&str> = ["Send", "'static"]
-            .into_iter()
-            .filter(|wanted| !bounds.iter().any(|bound| bound == wanted))
-            .collect();
+        let mut missing = vec!["Send", "'static"];
+        missing.retain(|wanted| !bounds.iter().any(|bound| bound == wanted));
         if !missing.is_empty() && bounds.iter().all(|bound| KNOWN.contains(&&**bound)) {
-            errors.at(
-                param.ident.span(),
-                format!(
-                    "with `on_cancel = finish` the body runs in a task of its own; add the bounds `{}: {}`",
-                    param.ident,
-                    missing.join(" + ")
-                ),
+            let message = format!(
+                "with `on_cancel = finish` the body runs in a task of its own; add the bounds `{}: {}`",
+                param.ident,
+                missing.join(" + ")
             );
+            errors.at(param.ident.span(), message);
         }
     }
 }
@@ -69,18 +63,17 @@ const KNOWN: [&str; 17] = [
 
 /// The last names of the bounds of a parameter, with those of the `where` clause.
 fn bounds(param: &TypeParam, sig: &Signature) -> Vec<String> {
-    let clauses = sig
-        .generics
-        .where_clause
-        .iter()
-        .flat_map(|clause| &clause.predicates);
-    let more = clauses.filter_map(|predicate| match predicate {
-        WherePredicate::Type(clause) => match &clause.bounded_ty {
-            Type::Path(path) if path.path.is_ident(&param.ident) => Some(&clause.bounds),
-            _ => None,
-        },
-        _ => None,
-    });
+    let clauses = sig.generics.where_clause.iter();
+    let more =
+        clauses
+            .flat_map(|clause| &clause.predicates)
+            .filter_map(|predicate| match predicate {
+                WherePredicate::Type(clause) => match &clause.bounded_ty {
+                    Type::Path(path) if path.path.is_ident(&param.ident) => Some(&clause.bounds),
+                    _ => None,
+                },
+                _ => None,
+            });
     let all = param.bounds.iter().chain(more.flatten());
     all.map(|bound| match bound {
         TypeParamBound::Trait(bound) => {
@@ -96,7 +89,7 @@ fn bounds(param: &TypeParam, sig: &Signature) -> Vec<String> {
 fn receiver_borrow(receiver: &Receiver) -> Option<Span> {
     match &receiver.kind {
         ReceiverKind::Reference(and, ..) => Some(and.span),
-        ReceiverKind::Typed(_, ty) => borrows::borrowed(ty),
+        ReceiverKind::Typed(_, ty) => borrowed(ty),
         _ => None,
     }
 }

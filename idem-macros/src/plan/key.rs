@@ -1,146 +1,114 @@
 //! Key and scope: the identity of a call.
 
-use super::{guess, hidden, names};
+use super::function::Function;
 use crate::args::Scope;
-use crate::errors::Errors;
-use crate::key::{self, Value};
-use crate::target::Parameter;
-use proc_macro2::Span;
-use syn::{Expr, ExprLit, Lit, Signature};
+use crate::key::{self, Value, peeled};
+use syn::{Error, Expr, Result};
 
-pub(super) fn key(
-    key: Expr,
-    parameters: &[Parameter],
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Value> {
-    let error = error(&key, parameters, sig);
-    let value = errors.ok(Value::new(key))?;
-    if let Some((span, message)) = error {
-        errors.at(span, message);
-    }
-    Some(value)
+pub(super) fn key(key: Expr, function: &Function<'_>) -> Result<Value> {
+    let checked = check(&key, function);
+    let value = Value::new(key)?;
+    checked.map(|()| value)
 }
 
-fn error(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span, String)> {
+fn check(key: &Expr, function: &Function<'_>) -> Result<()> {
     let span = key::span(key);
     if key::is_constant(key) {
         let message = "this key is the same for every call; name what distinguishes two calls, such as \
                        `key = order_id` or `key = \"{order_id}\"`";
-        return Some((span, message.to_owned()));
+        return Err(Error::new(span, message));
     }
-    let names = names(parameters);
-    if key::mentions(key, &names) || key::mentions(key, &["self".to_owned()]) {
-        return unordered(key, parameters);
+    let (name, names) = (&function.sig.ident, &function.names);
+    if key::mentions(key, names) || key::mentions(key, &["self".to_owned()]) {
+        return check_order(key, function);
     }
-    let function = &sig.ident;
-    let variables = key::variables(key).into_iter();
-    let mut misspelt =
-        variables.filter_map(|(name, span)| Some((guess(&name, &names)?, name, span)));
-    if let Some((meant, name, span)) = misspelt.next() {
-        let message =
-            format!("`{name}` is not an argument of `{function}`; did you mean `{meant}`?");
-        return Some((span, message));
+    function.check_names(key)?;
+    if let Some(hint) = function.hidden() {
+        let message = format!("`key` names no argument of `{name}`; {hint}");
+        return Err(Error::new(span, message));
     }
     let shared = "every call would share one record and get its answer";
-    if let Some(hint) = hidden(&names) {
-        let message = format!("`key` names no argument of `{function}`; {hint}");
-        return Some((span, message));
-    }
-    let message = match (&*names, sig.receiver()) {
+    let message = match (&**names, function.sig.receiver()) {
         ([], None) => format!(
-            "`{function}` has no argument, so that {shared}; pass what distinguishes two calls, as in \
-             `async fn {function}(day: Date)`, and write `key = day`"
+            "`{name}` has no argument, so that {shared}; pass what distinguishes two calls, as in \
+             `async fn {name}(day: Date)`, and write `key = day`"
         ),
-        ([], Some(_)) => format!(
-            "`key` does not depend on `self`, and `{function}` has no other argument; {shared}"
-        ),
-        (names, _) => format!(
-            "`key` names no argument of `{function}` (`{}`); {shared}",
-            names.join("`, `")
-        ),
+        ([], Some(_)) => {
+            format!("`key` does not depend on `self`, and `{name}` has no other argument; {shared}")
+        }
+        (names, _) => {
+            let names = names.join("`, `");
+            format!("`key` names no argument of `{name}` (`{names}`); {shared}")
+        }
     };
-    Some((span, message))
+    Err(Error::new(span, message))
 }
 
-/// A set with random iteration order that is used directly as the key.
-fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
-    match key {
+/// Refuses a set with random iteration order that is used directly as the key.
+fn check_order(key: &Expr, function: &Function<'_>) -> Result<()> {
+    match peeled(key) {
         Expr::Path(path) => {
-            let name = path.path.get_ident()?;
-            let mut sets = parameters.iter().filter(|set| set.unordered.is_some());
-            sets.find(|set| matches!(&*set.names, [only] if only == name))?;
+            let name = path.path.get_ident();
+            let mut sets = function
+                .parameters
+                .iter()
+                .filter(|set| set.unordered.is_some());
+            let set = sets.find(|set| matches!(&*set.names, [only] if Some(only) == name));
+            let (Some(name), Some(_)) = (name, set) else {
+                return Ok(());
+            };
             let message = format!(
                 "the order of the `HashSet` in `{name}` differs each time, so that a repeated call would not be recognized; \
                  make a `BTreeSet` or a sorted `Vec` of it"
             );
-            Some((name.span(), message))
+            Err(Error::new(name.span(), message))
         }
-        Expr::Tuple(tuple) => (tuple.elems.iter()).find_map(|part| unordered(part, parameters)),
-        Expr::Reference(reference) => unordered(&reference.expr, parameters),
-        Expr::Paren(paren) => unordered(&paren.expr, parameters),
-        Expr::Group(group) => unordered(&group.expr, parameters),
-        Expr::MethodCall(call) if call.method == "clone" => unordered(&call.receiver, parameters),
-        _ => None,
+        Expr::Tuple(tuple) => (tuple.elems.iter()).try_for_each(|part| check_order(part, function)),
+        Expr::Reference(reference) => check_order(&reference.expr, function),
+        Expr::MethodCall(call) if call.method == "clone" => check_order(&call.receiver, function),
+        _ => Ok(()),
     }
 }
 
 /// Checks `scope`. A constant that is not a literal is accepted: it may be the region of a deployment.
-pub(super) fn scope(
-    scope: Scope<Expr>,
-    parameters: &[Parameter],
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Scope<Value>> {
-    let names = names(parameters);
+pub(super) fn scope(scope: Scope<Expr>, function: &Function<'_>) -> Result<Scope<Value>> {
     let scope = match scope {
-        Scope::Public(span) => {
-            if names.iter().any(|name| name == "public") {
-                let message = format!(
-                    "`public` is an argument of `{}`, and the keyword for one namespace that all callers share; for the \
-                     argument write `scope = &public`, for the keyword rename the argument",
-                    sig.ident
-                );
-                errors.at(span, message);
-            }
-            return Some(Scope::Public(span));
+        Scope::Public(span) if function.names.iter().any(|name| name == "public") => {
+            let message = format!(
+                "`public` is an argument of `{}`, and the keyword for one namespace that all callers share; for the \
+                 argument write `scope = &public`, for the keyword rename the argument",
+                function.sig.ident
+            );
+            return Err(Error::new(span, message));
         }
+        Scope::Public(span) => return Ok(Scope::Public(span)),
         Scope::Of(scope) => scope,
     };
     let span = key::span(&scope);
-    let misspelt = misspelt_public(&scope, &names);
-    let constant = key::is_constant(&scope);
-    let value = errors.ok(Value::new(scope))?;
-    if let Some(message) = misspelt {
-        errors.at(span, message);
-    } else if constant {
-        errors.at(
-            span,
-            "this scope is the same for every caller; name what distinguishes them, such as `scope = tenant` or \
-             `scope = \"{tenant}\"`",
-        );
+    let misspelt = misspelt_public(&scope, &function.names);
+    let constant = key::is_constant(&scope).then(|| {
+        "this scope is the same for every caller; name what distinguishes them, such as `scope = tenant` or \
+         `scope = \"{tenant}\"`"
+            .to_owned()
+    });
+    let value = Value::new(scope)?;
+    match misspelt.or(constant) {
+        Some(message) => Err(Error::new(span, message)),
+        None => Ok(Scope::Of(value)),
     }
-    Some(Scope::Of(value))
 }
 
 /// `"public"`, and other spellings of it by analogy.
 fn misspelt_public(scope: &Expr, names: &[String]) -> Option<String> {
-    match scope {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) if text.value() == "public" => {
-            Some("`public` is a keyword; remove the quotes: `scope = public`".to_owned())
-        }
-        Expr::Path(path) => {
-            let word = path.path.get_ident()?.to_string();
-            let mistaken = matches!(&*word, "none" | "Public") && !names.contains(&word);
-            mistaken.then(|| {
-                format!(
-                    "`scope` has no value `{word}`; if all callers share one namespace, write `scope = public`"
-                )
-            })
-        }
-        _ => None,
+    if key::literal(scope).is_some_and(|text| text.value() == "public") {
+        return Some("`public` is a keyword; remove the quotes: `scope = public`".to_owned());
     }
+    let Expr::Path(path) = scope else { return None };
+    let word = path.path.get_ident()?.to_string();
+    let mistaken = matches!(&*word, "none" | "Public") && !names.contains(&word);
+    mistaken.then(|| {
+        format!(
+            "`scope` has no value `{word}`; if all callers share one namespace, write `scope = public`"
+        )
+    })
 }

@@ -1,13 +1,10 @@
 //! The label of the key, for operators.
 
 use super::client_key::is_client_key;
-use super::{bare, guess, names};
-use crate::errors::Errors;
+use super::function::Function;
 use crate::format::Format;
 use crate::key;
-use crate::target::Parameter;
-use proc_macro2::Span;
-use syn::{Expr, ExprLit, Lit, LitStr, Signature};
+use syn::{Error, Expr, LitStr, Result};
 
 /// The form in which an expression of the label is passed on.
 pub(crate) enum Label {
@@ -16,72 +13,42 @@ pub(crate) enum Label {
     Expr(Expr),
 }
 
-pub(super) fn plan(
-    label: Expr,
-    parameters: &[Parameter],
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Label> {
-    match label {
-        Expr::Paren(paren) => return plan(*paren.expr, parameters, sig, errors),
-        Expr::Group(group) => return plan(*group.expr, parameters, sig, errors),
-        _ => {}
-    }
-    if let Some((span, message)) = error(&label, parameters, sig) {
-        errors.at(span, message);
-        return None;
-    }
-    Some(match label {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => Label::Format(text),
-        label => Label::Expr(label),
+pub(super) fn plan(label: Expr, function: &Function<'_>) -> Result<Label> {
+    let label = key::unwrapped(label);
+    check(&label, function)?;
+    Ok(match key::literal(&label) {
+        Some(text) => Label::Format(text.clone()),
+        None => Label::Expr(label),
     })
 }
 
-fn error(label: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span, String)> {
-    let span = key::span(label);
+fn check(label: &Expr, function: &Function<'_>) -> Result<()> {
+    let error = |message: &str| Err(Error::new(key::span(label), message));
     if key::is_constant(label) {
-        let message = "this label is the same for every call; name what an operator recognizes a call by, such as \
-                       `label = \"order {order_id}\"`";
-        return Some((span, message.to_owned()));
+        return error(
+            "this label is the same for every call; name what an operator recognizes a call by, such as \
+             `label = \"order {order_id}\"`",
+        );
     }
-    let format = match label {
-        Expr::Tuple(_) => {
-            let message = "a label is one text; write a format string, such as `label = \"{merchant}/{order_id}\"`";
-            return Some((span, message.to_owned()));
-        }
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => match Format::parse(&text.value(), "`format_args!(\"{}\", ..)`") {
-            Ok(format) => format,
-            Err(message) => return Some((span, message)),
-        },
-        _ => Format::default(),
+    if matches!(label, Expr::Tuple(_)) {
+        return error(
+            "a label is one text; write a format string, such as `label = \"{merchant}/{order_id}\"`",
+        );
+    }
+    let format = match key::literal(label) {
+        Some(text) => Format::of(text, "`format_args!(\"{}\", ..)`")?,
+        None => Format::default(),
     };
-    let clients: Vec<String> = (parameters.iter())
-        .flat_map(|parameter| &parameter.client_keys)
-        .map(bare)
-        .collect();
-    if is_client_key(label, &clients) || format.names().any(|name| clients.contains(&name)) {
-        let message = "a label is plain text in the store, and a client's key is a secret of its client: with it, another \
-                       client may get the stored answer; show its end alone, such as \
-                       `label = idem_runtime::key::redacted(key.as_str(), 4)`";
-        return Some((span, message.to_owned()));
+    let clients = &function.client_keys;
+    if is_client_key(label, clients) || format.names().any(|name| clients.contains(&name)) {
+        return error(
+            "a label is plain text in the store, and a client's key is a secret of its client: with it, another \
+             client may get the stored answer; show its end alone, such as \
+             `label = idem_runtime::key::redacted(key.as_str(), 4)`",
+        );
     }
-    let names = names(parameters);
-    if key::mentions(label, &names) {
-        return None;
+    if key::mentions(label, &function.names) {
+        return Ok(());
     }
-    let mut misspelt = key::variables(label)
-        .into_iter()
-        .filter_map(|(name, span)| Some((guess(&name, &names)?, name, span)));
-    let (meant, name, span) = misspelt.next()?;
-    let message = format!(
-        "`{name}` is not an argument of `{}`; did you mean `{meant}`?",
-        sig.ident
-    );
-    Some((span, message))
+    function.check_names(label)
 }

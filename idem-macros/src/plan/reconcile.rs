@@ -1,12 +1,11 @@
 //! The hook that reconciles an earlier attempt.
 
 use super::fingerprint::Compared;
-use crate::errors::Errors;
 use crate::key;
-use crate::target::is_reference;
+use crate::types::is_reference;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Expr, ExprPath, ReceiverKind, Signature};
+use syn::{Error, Expr, ExprPath, ReceiverKind, Result, Signature};
 
 const USAGE: &str = "`reconcile` takes the path of an async function, or a call of one, such as `find_charge` or \
                      `self.find_charge(&order_no)`";
@@ -25,48 +24,33 @@ pub(crate) struct HookArgument {
     pub(crate) reference: bool,
 }
 
-pub(super) fn plan(
-    hook: Expr,
-    compared: &[Compared],
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Hook> {
-    match hook {
-        Expr::Group(group) => plan(*group.expr, compared, sig, errors),
-        Expr::Paren(paren) => plan(*paren.expr, compared, sig, errors),
+pub(super) fn plan(hook: Expr, compared: &[Compared], sig: &Signature) -> Result<Hook> {
+    match key::unwrapped(hook) {
         Expr::Path(path) => {
-            if let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) {
-                let hook = path.path.segments.last().map(|segment| &segment.ident);
-                let message = format!(
-                    "`{}` is under `#[cfg]` and cannot be passed on; write the call of the hook, \
-                     `reconcile = {}(..)`",
-                    argument.name,
-                    hook.to_token_stream()
-                );
-                errors.at(argument.span, message);
-                return None;
-            }
-            Some(Hook::Path(path, arguments(compared, sig)))
+            let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) else {
+                return Ok(Hook::Path(path, arguments(compared, sig)));
+            };
+            let hook = path.path.segments.last().map(|segment| &segment.ident);
+            let message = format!(
+                "`{}` is under `#[cfg]` and cannot be passed on; write the call of the hook, \
+                 `reconcile = {}(..)`",
+                argument.name,
+                hook.to_token_stream()
+            );
+            Err(Error::new(argument.span, message))
         }
-        Expr::Call(_) | Expr::MethodCall(_) => {
-            if let Some(span) = question_mark(hook.to_token_stream()) {
-                errors.at(
-                    span,
-                    "`?` is not allowed here; use it in the hook, whose error means that the outcome is still unknown",
-                );
-                return None;
-            }
-            Some(Hook::Call(hook))
+        hook @ (Expr::Call(_) | Expr::MethodCall(_)) => {
+            let Some(span) = question_mark(hook.to_token_stream()) else {
+                return Ok(Hook::Call(hook));
+            };
+            let message = "`?` is not allowed here; use it in the hook, whose error means that the outcome is still unknown";
+            Err(Error::new(span, message))
         }
         Expr::Await(hook) => {
             let message = "the generated code awaits the hook; remove this `.await`";
-            errors.at(hook.await_token.span, message);
-            None
+            Err(Error::new(hook.await_token.span, message))
         }
-        other => {
-            errors.at(key::span(&other), USAGE);
-            None
-        }
+        other => Err(Error::new(key::span(&other), USAGE)),
     }
 }
 

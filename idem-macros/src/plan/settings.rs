@@ -1,6 +1,6 @@
 //! Arguments that are passed to the runtime unchanged.
 
-use super::duration_setting::{self, DurationSetting, LEASE, MAX_RUN, TTL, WAIT};
+use super::duration_setting::{self, DURATIONS, DurationSetting, WAIT};
 use crate::args::{Args, Attempts, OnRunning, WORDS, Word};
 use crate::errors::Errors;
 
@@ -20,34 +20,30 @@ pub(crate) enum Running {
 }
 
 impl Settings {
-    pub(super) fn new(args: &mut Args, errors: &mut Errors) -> Self {
-        let durations = [
-            ("ttl", args.ttl.value.take(), &TTL),
-            ("error_ttl", args.error_ttl.value.take(), &TTL),
-            ("lease", args.lease.value.take(), &LEASE),
-            ("max_run", args.max_run.value.take(), &MAX_RUN),
-        ];
-        let durations = durations.into_iter().filter_map(|(name, arg, range)| {
-            Some((name, duration_setting::check(name, arg, range, errors)?))
+    pub(super) fn new(args: &Args, errors: &mut Errors) -> Self {
+        let durations = DURATIONS.iter().filter_map(|(name, range)| {
+            let setting = duration_setting::check(name, args.duration(name)?, range);
+            Some((*name, errors.ok(setting)?))
         });
         let durations = durations.collect();
-        let words = WORDS.iter().zip(&args.words);
-        let words = words.filter_map(|((name, _), slot)| Some((*name, slot.value?)));
-        // `finish` is not a setting: it changes how the body is passed to the runtime.
-        let words = words.filter(|(_, word)| word.text != "finish").collect();
+        let words = WORDS
+            .iter()
+            .filter_map(|(name, _)| Some((*name, args.word(name)?)));
         Self {
             durations,
-            words,
-            on_running: args.on_running.value.take().and_then(|running| {
+            // `finish` is not a setting: it changes how the body is passed to the runtime.
+            words: words.filter(|(_, word)| word.text != "finish").collect(),
+            on_running: args.on_running.as_ref().and_then(|running| {
                 Some(match running {
                     OnRunning::Wait(arg) => {
-                        Running::Wait(duration_setting::check("wait", Some(arg), &WAIT, errors)?)
+                        let setting = duration_setting::check("wait", arg, &WAIT);
+                        Running::Wait(errors.ok(setting)?)
                     }
                     OnRunning::Reject => Running::Reject,
                 })
             }),
-            max_attempts: args.max_attempts.value,
-            count_errors: args.count_errors.value.as_ref().map(syn::LitBool::value),
+            max_attempts: args.max_attempts,
+            count_errors: args.count_errors.as_ref().map(syn::LitBool::value),
         }
     }
 }
