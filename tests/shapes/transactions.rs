@@ -141,6 +141,8 @@ fn by_hand<'a>(
     mut tx: &'a mut SqliteTransaction<'_>,
 ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
     Box::pin(async move {
+        // It needs the `mut` of the parameter.
+        #[allow(clippy::mut_mut)]
         let tx = &mut tx;
         insert(tx, order).await
     })
