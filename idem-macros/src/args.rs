@@ -76,7 +76,7 @@ pub(crate) struct Args {
     /// `ttl`, `error_ttl`, `lease` and `max_run`.
     durations: Vec<(&'static str, DurationArg)>,
     pub(crate) on_error: Option<OnError>,
-    pub(crate) on_running: Option<OnRunning>,
+    pub(crate) on_running: Option<OnRunning<DurationArg>>,
     pub(crate) max_attempts: Option<Attempts>,
     pub(crate) count_errors: Option<LitBool>,
     /// Those of [`WORDS`].

@@ -17,7 +17,7 @@ pub(crate) use self::duration_setting::DurationSetting;
 pub(crate) use self::fingerprint::Compared;
 pub(crate) use self::label::Label;
 pub(crate) use self::reconcile::{Hook, HookArgument};
-pub(crate) use self::settings::{Running, Settings};
+pub(crate) use self::settings::Settings;
 pub(crate) use self::transaction::Transaction;
 
 use self::function::{Function, bare};

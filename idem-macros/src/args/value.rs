@@ -37,8 +37,9 @@ pub(crate) enum OnError {
     By(Path),
 }
 
-pub(crate) enum OnRunning {
-    Wait(DurationArg),
+/// Value of `on_running`, with the duration of a wait as written or checked.
+pub(crate) enum OnRunning<T> {
+    Wait(T),
     Reject,
 }
 
@@ -285,7 +286,7 @@ impl Attempts {
     }
 }
 
-impl OnRunning {
+impl OnRunning<DurationArg> {
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
         let usage = "`on_running` takes `wait(\"5s\")` or `reject`";
         let word = or_usage(input.parse::<Ident>(), usage)?;

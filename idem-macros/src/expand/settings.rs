@@ -1,9 +1,9 @@
 //! Calls of the setters of the given arguments; the defaults are the engine's.
 
 use super::{at, here};
-use crate::args::Attempts;
+use crate::args::{Attempts, OnRunning};
 use crate::key;
-use crate::plan::{DurationSetting, Label, Plan, Running};
+use crate::plan::{DurationSetting, Label, Plan};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote_spanned;
 
@@ -24,11 +24,11 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     });
     let on_running = settings.on_running.as_ref().map(|what| {
         let what = match what {
-            Running::Wait(time) => {
+            OnRunning::Wait(time) => {
                 let time = duration(time, rt);
                 quote_spanned!(here=> Wait(#time))
             }
-            Running::Reject => quote_spanned!(here=> Reject),
+            OnRunning::Reject => quote_spanned!(here=> Reject),
         };
         quote_spanned!(here=> call.on_running(#rt::OnRunning::#what);)
     });

@@ -9,14 +9,9 @@ pub(crate) struct Settings {
     pub(crate) durations: Vec<(&'static str, DurationSetting)>,
     /// By argument name.
     pub(crate) words: Vec<(&'static str, Word)>,
-    pub(crate) on_running: Option<Running>,
+    pub(crate) on_running: Option<OnRunning<DurationSetting>>,
     pub(crate) max_attempts: Option<Attempts>,
     pub(crate) count_errors: Option<bool>,
-}
-
-pub(crate) enum Running {
-    Wait(DurationSetting),
-    Reject,
 }
 
 impl Settings {
@@ -37,9 +32,9 @@ impl Settings {
                 Some(match running {
                     OnRunning::Wait(arg) => {
                         let setting = duration_setting::check("wait", arg, &WAIT);
-                        Running::Wait(errors.ok(setting)?)
+                        OnRunning::Wait(errors.ok(setting)?)
                     }
-                    OnRunning::Reject => Running::Reject,
+                    OnRunning::Reject => OnRunning::Reject,
                 })
             }),
             max_attempts: args.max_attempts,
