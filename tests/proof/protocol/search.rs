@@ -2,50 +2,51 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
 use crate::hasher::StateHash;
-use crate::promise::{PROMISES, Promise};
-use crate::scenario::Scenario;
-use crate::step::Step;
-use crate::world::World;
 
 /// The result of a search.
-pub(crate) struct Found {
+pub(crate) struct Found<P, S> {
     pub(crate) states: usize,
     /// For each promise that was broken, the shortest way there.
-    pub(crate) broken: Vec<(Promise, Vec<Step>)>,
+    pub(crate) broken: Vec<(P, Vec<S>)>,
 }
 
-impl Found {
-    pub(crate) fn way(&self, promise: Promise) -> Option<&[Step]> {
+impl<P: PartialEq, S> Found<P, S> {
+    pub(crate) fn way(&self, promise: P) -> Option<&[S]> {
         let found = self.broken.iter().find(|(broken, _)| *broken == promise);
         found.map(|(_, way)| &way[..])
     }
 }
 
-/// Explores every state of a scenario. States are distinguished by 64-bit hashes; of a few million states, two
-/// are taken for one with a probability below one in a million.
-pub(crate) fn search(scenario: &Scenario) -> Found {
+/// Explores every state from this one on, by the steps that are possible in a state and by the effect of a step.
+/// `breaks` is called with each state and its steps, and reports promises that were broken on the way to it. States are
+/// distinguished by 64-bit hashes; of a few million states, two are taken for one with a probability below one in a
+/// million.
+pub(crate) fn search<W: Clone + Hash, P: Copy + PartialEq, S: Copy>(
+    world: W,
+    possible: impl Fn(&W, &mut Vec<S>),
+    take: impl Fn(&mut W, S),
+    breaks: impl Fn(&W, &[S], &mut dyn FnMut(P)),
+) -> Found<P, S> {
     let hasher = StateHash::default();
-    let mut ways: HashMap<u64, Option<(u64, Step)>, StateHash> = HashMap::default();
-    let mut broken: Vec<(Promise, u64)> = Vec::new();
-    let world = World::new(scenario);
+    let mut ways: HashMap<u64, Option<(u64, S)>, StateHash> = HashMap::default();
+    let mut broken: Vec<(P, u64)> = Vec::new();
     let hash = hasher.hash_one(&world);
     ways.insert(hash, None);
     let (mut layer, mut next, mut steps) = (vec![(hash, world)], Vec::new(), Vec::new());
     while !layer.is_empty() {
         for (from, world) in layer.drain(..) {
-            for promise in PROMISES {
-                let known = broken.iter().any(|(known, _)| *known == promise);
-                if !known && scenario.promises(promise) && world.broken.has(promise) {
+            possible(&world, &mut steps);
+            breaks(&world, &steps, &mut |promise| {
+                if !broken.iter().any(|(known, _)| *known == promise) {
                     broken.push((promise, from));
                 }
-            }
-            world.steps(scenario, &mut steps);
+            });
             for step in steps.drain(..) {
                 let mut world = world.clone();
-                world.take(scenario, step);
+                take(&mut world, step);
                 let hash = hasher.hash_one(&world);
                 if let Entry::Vacant(entry) = ways.entry(hash) {
                     entry.insert(Some((from, step)));
@@ -64,11 +65,9 @@ pub(crate) fn search(scenario: &Scenario) -> Found {
         way.reverse();
         way
     };
+    let broken = broken.into_iter().map(|(promise, at)| (promise, way(at)));
     Found {
+        broken: broken.collect(),
         states: ways.len(),
-        broken: broken
-            .into_iter()
-            .map(|(promise, at)| (promise, way(at)))
-            .collect(),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::Found;
 use crate::promise::PROMISES;
 use crate::scenario::Scenario;
-use crate::search::Found;
 
 /// A row per scenario, a column per promise, and the counterexamples.
 pub(crate) fn table(scenarios: &[Scenario], found: &[Found]) -> String {

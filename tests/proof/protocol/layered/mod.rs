@@ -7,15 +7,12 @@ mod promise;
 mod step;
 mod world;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::BuildHasher;
 use std::time::Instant;
 
 use self::promise::Promise;
 use self::step::Step;
 use self::world::World;
-use crate::hasher::StateHash;
+use crate::search::search;
 
 /// One before the reset, one after.
 const EPOCHS: usize = 2;
@@ -74,54 +71,25 @@ struct Scenario {
     flaw: Flaw,
 }
 
-const fn scenario(name: &'static str, callers: usize, faults: Faults) -> Scenario {
-    Scenario {
-        name,
-        callers,
-        faults,
-        flaw: Flaw::None,
-    }
+/// A scenario by its name, the number of its callers, and how often each event may happen.
+macro_rules! scenarios {
+    ($($scenario:ident $name:literal $callers:literal [$($fault:ident $times:literal),*];)*) => {
+        $(const $scenario: Scenario = Scenario {
+            name: $name,
+            callers: $callers,
+            faults: Faults { $($fault: $times,)* ..NONE },
+            flaw: Flaw::None,
+        };)*
+        const SOUND: &[Scenario] = &[$($scenario),*];
+    };
 }
 
-const FLAPS: Scenario = scenario(
-    "flaps, lost commits",
-    3,
-    Faults {
-        flaps: 2,
-        lost: 1,
-        ..NONE
-    },
-);
-const UNKNOWN: Scenario = scenario(
-    "zombies, unknown outcomes",
-    3,
-    Faults {
-        flaps: 1,
-        zombies: 1,
-        unknown: 1,
-        ..NONE
-    },
-);
-const RESETS: Scenario = scenario(
-    "resets",
-    2,
-    Faults {
-        flaps: 1,
-        resets: 1,
-        deaths: 1,
-        ..NONE
-    },
-);
-const THREE: Scenario = scenario(
-    "resets, three callers",
-    3,
-    Faults {
-        resets: 1,
-        deaths: 1,
-        ..NONE
-    },
-);
-const SOUND: [Scenario; 4] = [FLAPS, UNKNOWN, RESETS, THREE];
+scenarios! {
+    FLAPS "flaps, lost commits" 3 [flaps 2, lost 1];
+    UNKNOWN "zombies, unknown outcomes" 3 [flaps 1, zombies 1, unknown 1];
+    RESETS "resets" 2 [flaps 1, resets 1, deaths 1];
+    THREE "resets, three callers" 3 [resets 1, deaths 1];
+}
 
 const FLAWED: [(Flaw, Scenario, Promise); 7] = [
     (Flaw::ClaimsInFront, FLAPS, Promise::AnswersEndIt),
@@ -136,60 +104,29 @@ const FLAWED: [(Flaw, Scenario, Promise); 7] = [
 /// Promises that were broken, each with the shortest way there.
 fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
     let start = Instant::now();
-    let hasher = StateHash::default();
-    let mut ways: HashMap<u64, Option<(u64, Step)>, StateHash> = HashMap::default();
-    let mut broken: Vec<(Promise, u64)> = Vec::new();
-    let world = World::new(scenario);
-    let hash = hasher.hash_one(&world);
-    ways.insert(hash, None);
-    let (mut layer, mut next, mut steps) = (vec![(hash, world)], Vec::new(), Vec::new());
-    while !layer.is_empty() {
-        for (from, world) in layer.drain(..) {
-            world.steps(scenario, &mut steps);
-            let stuck = steps.is_empty() && world.somebody_waits();
-            let promises = world.broken.iter().copied();
-            for promise in promises.chain(stuck.then_some(Promise::NobodyIsKeptOut)) {
-                if !broken.iter().any(|(known, _)| *known == promise) {
-                    broken.push((promise, from));
-                }
+    let found = search(
+        World::new(scenario),
+        |world, steps| world.steps(scenario, steps),
+        |world, step| world.take(scenario, step),
+        |world, steps, report| {
+            world.broken.iter().copied().for_each(&mut *report);
+            if steps.is_empty() && world.somebody_waits() {
+                report(Promise::NobodyIsKeptOut);
             }
-            for step in steps.drain(..) {
-                let mut world = world.clone();
-                world.take(scenario, step);
-                let hash = hasher.hash_one(&world);
-                if let Entry::Vacant(entry) = ways.entry(hash) {
-                    entry.insert(Some((from, step)));
-                    next.push((hash, world));
-                }
-            }
-        }
-        std::mem::swap(&mut layer, &mut next);
-    }
-    let way = |mut at: u64| {
-        let mut way = Vec::new();
-        while let Some((from, step)) = ways[&at] {
-            way.push(step);
-            at = from;
-        }
-        way.reverse();
-        way
-    };
-    let found: Vec<_> = broken
-        .into_iter()
-        .map(|(promise, at)| (promise, way(at)))
-        .collect();
-    let (name, flaw, states) = (scenario.name, scenario.flaw, ways.len());
+        },
+    );
+    let (name, flaw, states) = (scenario.name, scenario.flaw, found.states);
     eprintln!("{name}, {flaw:?}: {states} states in {:?}", start.elapsed());
-    for (promise, way) in &found {
+    for (promise, way) in &found.broken {
         eprintln!("  {promise:?} broken in {} steps: {way:?}", way.len());
     }
-    found
+    found.broken
 }
 
 #[test]
 fn every_fault_of_the_fast_store_leaves_one_answer() {
     for scenario in SOUND {
-        let found = explore(&scenario);
+        let found = explore(scenario);
         assert!(found.is_empty(), "{}", scenario.name);
     }
 }
