@@ -1,7 +1,7 @@
 //! A memory store that decides with one flaw, and its fixture.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,9 @@ use idem_runtime::store::{
 };
 
 use crate::table::{At, Seen};
+
+/// The owner of an operation that has none.
+const NOBODY: Owner = Owner::from_bytes([0; 16]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -278,7 +281,6 @@ impl Step {
     }
 }
 
-/// A listener with its prefix.
 type Listening = (Arc<str>, Weak<dyn Listener>);
 
 /// Clones share the records.
@@ -351,7 +353,7 @@ impl Flawed {
             tokio::task::yield_now().await;
         }
         // Nothing below waits: the memory store replies at once.
-        let _turn = inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&inner.turn);
         if !matches!(inner.at, At::Apart) {
             now(self.look(key, &mut step));
         }
@@ -399,12 +401,7 @@ impl Flawed {
             self.0.watchers.wake(key);
         }
         if step.op == Op::Resolve && listener {
-            let listeners = self
-                .0
-                .listeners
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            for (prefix, listener) in listeners.iter() {
+            for (prefix, listener) in lock(&self.0.listeners).iter() {
                 if let Some(listener) = listener.upgrade().filter(|_| **prefix == *key.prefix()) {
                     listener.resolved(key.digest());
                     if matches!(self.0.at, At::OneListener) {
@@ -416,6 +413,10 @@ impl Flawed {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The reply of a memory store, which does not wait.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -425,18 +426,26 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-macro_rules! reply {
-    ($kind:ident) => {
-        |reply| match reply {
-            Reply::$kind(reply) => Some(reply),
-            _ => None,
+/// Operations on a record: each makes a step, or refuses what is no record.
+macro_rules! operations {
+    ($($name:ident($($arg:ident: $of:ty),*) -> $reply:ident as $kind:ident: $step:expr;)*) => {$(
+        fn $name<'a>(&'a self, key: &'a RecordKey, $($arg: $of),*) -> StoreFuture<'a, $reply> {
+            let step: Result<Step, Unreadable> = $step;
+            let reply = |reply| match reply {
+                Reply::$kind(reply) => Some(reply),
+                _ => None,
+            };
+            match step {
+                Ok(step) => StoreFuture::pending(self.operate(key, step, reply)),
+                Err(why) => StoreFuture::ready(Ok($reply::Unreadable(why))),
+            }
         }
-    };
+    )*};
 }
 
 impl Store for Flawed {
     fn new_owner(&self, key: &RecordKey) -> Owner {
-        let mut owners = self.0.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = lock(&self.0.owners);
         let again = owners.last().copied().filter(|_| owners.len() % 2 == 1);
         let again = again.filter(|_| matches!(self.0.at, At::OwnersTwice));
         let owner = again.unwrap_or_else(|| self.0.records.new_owner(key));
@@ -444,125 +453,52 @@ impl Store for Flawed {
         owner
     }
 
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        let step = Step::of_claim(Op::Claim, request);
-        StoreFuture::pending(self.operate(key, step, reply!(Claim)))
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-        _: &'a Admission,
-    ) -> StoreFuture<'a, ClaimReply> {
-        let step = Step::of_claim(Op::Admit, request);
-        StoreFuture::pending(self.operate(key, step, reply!(Claim)))
-    }
-
     fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
-        let mut step = Step::new(Op::AtHand, Owner::from_bytes([0; 16]));
+        let mut step = Step::new(Op::AtHand, NOBODY);
         step.asked.fingerprint = asked;
-        now(self.operate(key, step, reply!(AtHand))).ok().flatten()
+        let reply = |reply| match reply {
+            Reply::AtHand(reply) => Some(reply),
+            _ => None,
+        };
+        now(self.operate(key, step, reply)).ok().flatten()
     }
 
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        match Step::bringing(Op::Complete, record) {
-            Ok(step) => StoreFuture::pending(self.operate(key, step, reply!(Complete))),
-            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
-        }
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        match Step::bringing(Op::CompleteClaim, record) {
-            Ok(mut step) => {
-                step.claim = *claim;
-                StoreFuture::pending(self.operate(key, step, reply!(Complete)))
-            }
-            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
-        }
-    }
-
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        let mut step = Step::new(Op::Release, *owner);
-        step.remains = remains;
-        StoreFuture::pending(self.operate(key, step, reply!(Release)))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        let mut step = Step::new(Op::ReleaseWithJournal, *owner);
-        (step.remains, step.journal, step.read) = (remains, journal.clone(), seen.cloned());
-        StoreFuture::pending(self.operate(key, step, reply!(Release)))
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        let mut step = Step::new(Op::Renew, claim.owner);
-        step.claim = *claim;
-        StoreFuture::pending(self.operate(key, step, reply!(Renew)))
+    operations! {
+        claim(asked: &'a ClaimRequest) -> ClaimReply as Claim: Ok(Step::of_claim(Op::Claim, asked));
+        admit(asked: &'a ClaimRequest, _admission: &'a Admission) -> ClaimReply as Claim:
+            Ok(Step::of_claim(Op::Admit, asked));
+        complete(record: &'a Bytes) -> CompleteReply as Complete: Step::bringing(Op::Complete, record);
+        complete_claim(claim: &'a Header, record: &'a Bytes) -> CompleteReply as Complete:
+            Step::bringing(Op::CompleteClaim, record).map(|step| Step { claim: *claim, ..step });
+        release(owner: &'a Owner, remains: Remains) -> ReleaseReply as Release:
+            Ok(Step { remains, ..Step::new(Op::Release, *owner) });
+        release_with_journal(
+            owner: &'a Owner, remains: Remains, journal: &'a Journal, seen: Option<&'a Journal>
+        ) -> ReleaseReply as Release: {
+            let (journal, read) = (journal.clone(), seen.cloned());
+            Ok(Step { remains, journal, read, ..Step::new(Op::ReleaseWithJournal, *owner) })
+        };
+        renew(claim: &'a Header) -> RenewReply as Renew:
+            Ok(Step { claim: *claim, ..Step::new(Op::Renew, claim.owner) });
+        append(claim: &'a Header, journal: &'a Journal, known: usize) -> AppendReply as Append: {
+            let (claim, journal) = (*claim, journal.clone());
+            Ok(Step { claim, journal, known, ..Step::new(Op::Append, claim.owner) })
+        };
+        resolve(
+            seen: &'a Header, journal: Option<&'a Journal>, record: &'a Bytes
+        ) -> ResolveReply as Resolve: Step::bringing(Op::Resolve, record).map(|step| {
+            Step { claim: *seen, read: journal.cloned(), ..step }
+        });
+        read() -> ReadReply as Read: Ok(Step::new(Op::Read, NOBODY));
+        poll() -> ReadReply as Read: Ok(Step::new(Op::Poll, NOBODY));
     }
 
     fn keeps_journals(&self) -> bool {
         !matches!(self.0.at, At::DeniesJournals)
     }
 
-    fn append<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        journal: &'a Journal,
-        known: usize,
-    ) -> StoreFuture<'a, AppendReply> {
-        let mut step = Step::new(Op::Append, claim.owner);
-        (step.claim, step.journal, step.known) = (*claim, journal.clone(), known);
-        StoreFuture::pending(self.operate(key, step, reply!(Append)))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        journal: Option<&'a Journal>,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        match Step::bringing(Op::Resolve, record) {
-            Ok(mut step) => {
-                (step.claim, step.read) = (*seen, journal.cloned());
-                StoreFuture::pending(self.operate(key, step, reply!(Resolve)))
-            }
-            Err(why) => StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
-        }
-    }
-
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        let mut watched = self
-            .0
-            .watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&self.0.watched);
         let is_second = watched.contains(key);
         watched.push(key.clone());
         let is_deaf = is_second && matches!(self.0.at, At::FirstWatch);
@@ -572,11 +508,7 @@ impl Store for Flawed {
     }
 
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        let mut listeners = self
-            .0
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = lock(&self.0.listeners);
         if let Some(there) = listener.upgrade() {
             listeners.retain(|(_, other)| other.strong_count() > 0);
             listeners.push((Arc::clone(prefix), listener));
@@ -585,16 +517,6 @@ impl Store for Flawed {
             }
         }
         true
-    }
-
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        let step = Step::new(Op::Read, Owner::from_bytes([0; 16]));
-        StoreFuture::pending(self.operate(key, step, reply!(Read)))
-    }
-
-    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        let step = Step::new(Op::Poll, Owner::from_bytes([0; 16]));
-        StoreFuture::pending(self.operate(key, step, reply!(Read)))
     }
 
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
