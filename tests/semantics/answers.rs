@@ -5,14 +5,13 @@ use idem_runtime::{codec::EncryptionKeys, fingerprint::Fingerprint};
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
+on_every_store! {
     without_its_key_an_answer_is_kept_and_not_run_again,
     an_answer_that_was_moved_to_another_key_or_prefix_is_refused,
     an_answer_that_was_given_another_fingerprint_is_refused,
     an_answer_by_hand_is_for_the_request_of_its_entry,
-    an_answer_without_a_body_and_one_by_hand_are_sealed,
-    secrets_are_in_no_message,
-];
+    an_answer_without_a_body_and_one_by_hand_are_sealed, secrets_are_in_no_message,
+}
 
 /// What an encryption key looks like in a `Debug` of its bytes.
 const SECRET: [u8; 32] = *b"secret-marker secret-marker 1234";

@@ -7,15 +7,11 @@ use idem_tests::shop::assert_contains;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    each_attempt_without_an_answer_counts,
-    a_system_error_counts_if_the_operation_is_set_so,
-    the_engine_and_the_operation_set_the_limit,
-    an_exhausted_key_reports_its_attempts,
-    one_attempt_is_over_however_it_ended,
-    the_last_attempt_is_resolved_by_a_landed_effect,
-    the_last_attempt_is_not_repeated_because_it_did_not_land,
-];
+on_every_store! {
+    each_attempt_without_an_answer_counts, a_system_error_counts_if_the_operation_is_set_so,
+    the_engine_and_the_operation_set_the_limit, an_exhausted_key_reports_its_attempts,
+    one_attempt_is_over_however_it_ended, the_last_attempt_is_not_repeated_because_it_did_not_land,
+}
 
 fn limited(call: Pay, attempts: u16) -> Pay {
     call.max_attempts(NonZeroU16::new(attempts))
@@ -106,16 +102,6 @@ async fn one_attempt_is_over_however_it_ended(fixture: Fixture) {
         // A higher limit allows another attempt.
         assert_eq!(attempt(limited(fixture.pay(), 2)).await, receipt(2));
     }
-}
-
-async fn the_last_attempt_is_resolved_by_a_landed_effect(fixture: Fixture) {
-    let counts = Counts::default();
-    crashed(&fixture, once(fixture.pay())).await;
-    exhausted(once(fixture.pay()), 1).await;
-    let asks = reconciled(once(fixture.pay()), LANDED, &counts).await;
-    assert_eq!(asks, receipt(7));
-    assert_eq!(answered(once(fixture.pay())).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
 }
 
 async fn the_last_attempt_is_not_repeated_because_it_did_not_land(fixture: Fixture) {

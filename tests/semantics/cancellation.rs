@@ -9,14 +9,11 @@ use idem_tests::faulty::Faulty;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    dropped_at_every_poll_of_a_first_call,
-    dropped_at_every_poll_of_a_replay,
-    a_body_is_gone_before_its_key_is_free,
-    a_release_on_drop_that_is_lost_is_sent_again,
-    an_ending_is_sent_to_its_end_although_its_caller_has_gone,
-    a_hold_sends_nothing_to_the_store,
-];
+on_every_store! {
+    dropped_at_every_poll_of_a_first_call, dropped_at_every_poll_of_a_replay,
+    a_body_is_gone_before_its_key_is_free, a_release_on_drop_that_is_lost_is_sent_again,
+    an_ending_is_sent_to_its_end_although_its_caller_has_gone, a_hold_sends_nothing_to_the_store,
+}
 
 /// How far a body came.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,6 @@
 use crate::prelude::*;
 
 on_every_store![
-    a_success_is_returned_although_it_cannot_be_stored_yet,
     a_completion_that_is_refused_is_reported_and_tried_again,
     an_answer_is_given_up_when_it_would_have_expired,
     an_answer_whose_key_another_request_has_is_not_stored,
@@ -16,19 +15,6 @@ on_every_store![
     a_caller_waits_for_its_ending_until_the_deadline_and_no_longer,
     a_release_that_is_refused_is_not_sent_again,
 ];
-
-async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
-    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
-    let first = Body::start(fixture.pay(), receipt(1)).await;
-    first.let_end();
-    sent(&fixture, StoreOperation::Complete, 1).await;
-    fixture.clock.advance(Duration::from_secs(2));
-    assert_eq!(first.join().await, receipt(1));
-    assert_eq!(fixture.events.count("unsaved: the store did not answer"), 1);
-    // The engine's thread sends it again.
-    fixture.events.wait_for("completed value", 1).await;
-    assert_eq!(answered(fixture.pay()).await, receipt(1));
-}
 
 async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
     fixture.fail(StoreOperation::Complete, [Fault::Refused; 3]);
@@ -131,6 +117,7 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     fixture.clock.advance(Duration::from_millis(100));
     let answer = patiently("its caller waits no longer", body.join()).await;
     assert_eq!(answer, receipt(1));
+    assert_eq!(fixture.events.count("unsaved: the store did not answer"), 1);
     sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.advance(Duration::from_millis(1_900));
     // The engine's thread is through with the work it was woken for.

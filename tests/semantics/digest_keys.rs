@@ -9,20 +9,16 @@ use idem_runtime::store::RecordKey;
 use crate::prelude::*;
 use crate::rows::{FORGOTTEN, Row};
 
-on_every_store![
-    a_reader_confirms_a_guess_only_without_a_secret,
-    derived_keys_are_the_same_under_every_secret,
-    an_answer_from_before_is_replayed,
-    an_abandoned_attempt_from_before_is_taken_over,
-    another_request_is_refused,
-    an_entry_from_before_is_found_and_settled,
+on_every_store! {
+    a_reader_confirms_a_guess_only_without_a_secret, derived_keys_are_the_same_under_every_secret,
+    an_answer_from_before_is_replayed, an_abandoned_attempt_from_before_is_taken_over,
+    another_request_is_refused, an_entry_from_before_is_found_and_settled,
     at_the_limit_answers_are_replayed_and_nothing_is_claimed_under_either_name,
     a_secret_alone_costs_no_round_trip_and_a_former_one_costs_one,
     a_record_that_expires_before_the_claim_leaves_its_name,
     a_body_that_goes_on_under_the_former_name_is_waited_for,
-    a_call_within_itself_is_refused_under_either_name,
-    followers_do_not_ask_for_themselves,
-];
+    a_call_within_itself_is_refused_under_either_name, followers_do_not_ask_for_themselves,
+}
 
 type Secret = Option<[u8; 32]>;
 

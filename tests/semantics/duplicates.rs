@@ -2,22 +2,18 @@
 
 use crate::prelude::*;
 
-on_every_store![
-    followers_here_get_what_the_body_ends_with,
-    followers_elsewhere_get_what_the_body_ends_with,
-    a_refusal_reaches_all_followers,
-    a_duplicate_that_may_not_wait_is_refused_at_once,
+on_every_store! {
+    followers_here_get_what_the_body_ends_with, followers_elsewhere_get_what_the_body_ends_with,
+    a_refusal_reaches_all_followers, a_duplicate_that_may_not_wait_is_refused_at_once,
     another_request_is_refused_while_the_first_one_runs_and_after_it,
     calls_of_which_one_does_not_compare_wait_for_each_other,
     a_cool_down_refuses_repeats_with_the_time_that_is_left,
-    a_cool_down_that_waits_is_refused_in_the_end,
-    each_follower_waits_for_its_own_time,
+    a_cool_down_that_waits_is_refused_in_the_end, each_follower_waits_for_its_own_time,
     followers_ask_the_store_when_the_local_lease_expires,
     a_body_that_is_renewed_is_waited_for_longer_than_its_lease,
-    a_remote_follower_takes_over_an_expired_lease,
-    a_remote_follower_without_a_store_is_refused,
+    a_remote_follower_takes_over_an_expired_lease, a_remote_follower_without_a_store_is_refused,
     a_follower_of_a_lost_record_runs_at_once,
-];
+}
 
 /// How a body ends: a name, its answer, what every follower gets (`None`: the outcome is unknown), and how many run.
 type Ending = (&'static str, Answer, Option<Answer>, u32);

@@ -8,19 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    an_entry_shows_where_a_call_stands,
-    an_entry_is_found_by_the_digest_of_its_key,
-    a_resolution_is_replayed,
-    a_resolution_lives_for_the_ttl_of_its_operation,
+on_every_store! {
+    an_entry_shows_where_a_call_stands, an_entry_is_found_by_the_digest_of_its_key,
+    a_resolution_is_replayed, a_resolution_lives_for_the_ttl_of_its_operation,
     a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_before,
-    a_reset_key_runs_again_with_a_higher_fence,
-    a_running_call_cannot_be_settled,
-    a_record_in_reconciliation_cannot_be_settled,
-    a_stale_entry_changes_nothing,
+    a_reset_key_runs_again_with_a_higher_fence, a_running_call_cannot_be_settled,
+    a_record_in_reconciliation_cannot_be_settled, a_stale_entry_changes_nothing,
     a_resolution_that_the_store_does_not_answer_is_reported,
     a_value_that_cannot_be_stored_or_read_back_resolves_nothing,
-];
+}
 
 const FOUND: Receipt = Receipt { run: 9 };
 

@@ -2,11 +2,10 @@
 
 use crate::prelude::*;
 
-on_every_store![
-    an_unknown_call_is_found_resolved_and_replayed,
-    an_entry_has_the_fingerprint_of_its_call,
+on_every_store! {
+    an_unknown_call_is_found_resolved_and_replayed, an_entry_has_the_fingerprint_of_its_call,
     an_entry_has_the_policy_of_its_function,
-];
+}
 
 const WEEK: Duration = Duration::from_hours(168);
 

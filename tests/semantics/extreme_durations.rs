@@ -13,46 +13,34 @@ const ENDS: [Duration; 5] = [
     Duration::MAX,
 ];
 
-type Set = Box<dyn Fn(EngineBuilder) -> EngineBuilder>;
+type Set = fn(EngineBuilder, Duration) -> EngineBuilder;
 
 /// Each setting that takes any duration.
-fn settings(time: Duration) -> [(&'static str, Set); 4] {
-    [
-        ("max_run", Box::new(move |engine| engine.max_run(time))),
-        (
-            "claim_deadline",
-            Box::new(move |engine| engine.claim_deadline(time)),
-        ),
-        (
-            "complete_deadline",
-            Box::new(move |engine| engine.complete_deadline(time)),
-        ),
-        (
-            "on_running",
-            Box::new(move |engine| engine.on_running(OnRunning::Wait(time))),
-        ),
-    ]
+const SETTINGS: [(&str, Set); 4] = [
+    ("max_run", EngineBuilder::max_run),
+    ("claim_deadline", EngineBuilder::claim_deadline),
+    ("complete_deadline", EngineBuilder::complete_deadline),
+    ("on_running", |engine, time| {
+        engine.on_running(OnRunning::Wait(time))
+    }),
+];
+
+/// Two calls of an engine, which are answered.
+async fn is_answered(fixture: Fixture, what: impl std::fmt::Debug) {
+    for _ in 0..2 {
+        let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) });
+        assert_eq!(answer.await, Ok(1), "{what:?}");
+    }
 }
 
 #[tokio::test]
 async fn deadlines_of_any_length_neither_panic_nor_lose_an_answer() {
     for time in ENDS {
-        for (name, set) in settings(time) {
-            for clock in [true, false] {
-                let fixture = Fixture::memory();
-                let fixture = fixture.with(|engine| {
-                    let engine = set(engine);
-                    if clock {
-                        engine.clock(SystemClock)
-                    } else {
-                        engine
-                    }
-                });
-                for _ in 0..2 {
-                    let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) }).await;
-                    assert_eq!(answer, Ok(1), "{name} of {time:?}");
-                }
-            }
+        for (name, set) in SETTINGS {
+            let of = || Fixture::memory().with(|engine| set(engine, time));
+            is_answered(of(), (name, time)).await;
+            let of_the_system = of().with(|engine| set(engine, time).clock(SystemClock));
+            is_answered(of_the_system, (name, time)).await;
         }
     }
 }
@@ -67,10 +55,7 @@ async fn a_store_that_answers_later_works_with_the_longest_deadlines() {
             .complete_deadline(Duration::MAX)
             .on_running(OnRunning::Wait(Duration::MAX))
     });
-    for _ in 0..2 {
-        let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) }).await;
-        assert_eq!(answer, Ok(1));
-    }
+    is_answered(fixture, "the longest").await;
 }
 
 #[tokio::test]

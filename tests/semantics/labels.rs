@@ -12,11 +12,10 @@ use idem_runtime::store::sql::SqliteStore;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    a_call_that_succeeds_at_once_stores_no_label,
-    a_record_has_the_first_label_of_its_calls,
+on_every_store! {
+    a_call_that_succeeds_at_once_stores_no_label, a_record_has_the_first_label_of_its_calls,
     a_label_behind_steps_of_a_later_version_is_stored_once,
-];
+}
 
 const ORDER: &str = "ord-20261124-4711";
 

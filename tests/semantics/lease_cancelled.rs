@@ -3,16 +3,15 @@
 use crate::lease_lost::third;
 use crate::prelude::*;
 
-on_every_store![
-    a_cancelled_body_waits_for_the_winner,
-    a_cancelled_body_without_a_winner_is_refused,
+on_every_store! {
+    a_cancelled_body_waits_for_the_winner, a_cancelled_body_without_a_winner_is_refused,
     a_cancelled_body_without_a_successor_is_reported_at_once,
     a_cancelled_body_reports_an_unknown_outcome,
     a_cancelled_body_whose_ending_is_late_is_waited_for,
     a_cancelled_body_that_is_released_frees_its_key,
     a_cancelled_body_does_not_end_the_winners_claim,
     a_cancelled_call_does_not_adopt_the_answer_of_another_request,
-];
+}
 
 fn cancels(call: Pay) -> Pay {
     call.on_lease_lost(OnLeaseLost::Cancel)

@@ -4,15 +4,12 @@ use std::time::Instant;
 
 use crate::prelude::*;
 
-on_every_store![
-    a_body_is_notified_when_its_renewal_is_refused,
-    a_body_is_notified_when_its_lease_expires,
-    a_body_is_notified_at_max_run,
-    the_remaining_lease_is_counted_from_the_last_renewal,
-    the_deadline_is_the_end_of_renewing,
-    a_lease_is_not_reported_lost_after_its_body_has_ended,
+on_every_store! {
+    a_body_is_notified_when_its_renewal_is_refused, a_body_is_notified_when_its_lease_expires,
+    a_body_is_notified_at_max_run, the_remaining_lease_is_counted_from_the_last_renewal,
+    the_deadline_is_the_end_of_renewing, a_lease_is_not_reported_lost_after_its_body_has_ended,
     a_local_follower_gets_the_winners_answer_at_once,
-];
+}
 
 /// A body that waits until its lease is lost, and reports it.
 struct Watching {

@@ -1,18 +1,19 @@
 //! Which leases are renewed, when, and for how long; take-over, and the outcome of an overtaken call.
 
+use idem_runtime::{Observer, observe::Event};
+
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
+on_every_store! {
     renewing_stops_when_the_body_ends_or_its_caller_leaves,
     an_overtaken_call_does_not_wait_for_ever,
-    the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run,
-    a_lost_record_is_written_again,
-    a_renewal_without_reply_is_tried_again,
-    claims_of_one_moment_are_all_renewed,
+    the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run, a_lost_record_is_written_again,
+    a_renewal_without_reply_is_tried_again, claims_of_one_moment_are_all_renewed,
     a_renewal_that_outlives_its_body_is_the_last_one,
     a_body_that_starts_because_nothing_landed_has_a_whole_lease,
-];
+    an_observer_that_panics_costs_no_answer_and_no_lease,
+}
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -148,4 +149,30 @@ async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fi
     assert_eq!(call.await, receipt(2));
     assert_eq!(answered(fixture.pay_far()).await, receipt(2));
     assert!(fixture.clock.now() < LEASE_OVER);
+}
+
+/// Panics at every event.
+#[derive(Clone, Debug)]
+struct Fragile;
+
+impl Observer for Fragile {
+    fn observe(&self, _: &Event<'_>) {
+        panic!("a bug in somebody's observer");
+    }
+}
+
+async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) {
+    let events = fixture.events.clone();
+    let fixture = fixture.with(|engine| engine.observer((Fragile, events.clone())));
+    let runs = Runs::default();
+    let answer = fixture.pay().run(|_| async {
+        for renewals in 1..=3 {
+            wakes(&fixture, THIRD).await;
+            fixture.events.wait_for("renewed", renewals).await;
+        }
+        receipt(runs.start())
+    });
+    assert_eq!(answer.await, receipt(1));
+    assert_eq!(fixture.events.count("completed"), 1);
+    assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
 }

@@ -5,7 +5,6 @@
 
 mod answers;
 mod attempts;
-mod body_faults;
 mod cancellation;
 mod context;
 mod cooperative_yield;

@@ -2,14 +2,12 @@
 
 use crate::prelude::*;
 
-on_every_store![
+on_every_store! {
     a_finished_body_survives_its_caller_at_every_poll,
     a_finished_body_may_end_in_every_way_after_its_caller_is_gone,
-    a_panic_of_a_finished_body_reaches_its_caller,
-    a_finished_body_has_its_context_and_its_engine,
-    a_finished_body_may_not_call_itself,
+    a_panic_of_a_finished_body_reaches_its_caller, a_finished_body_has_its_context_and_its_engine,
     a_runtime_that_shuts_down_ends_a_finished_body,
-];
+}
 
 async fn a_finished_body_survives_its_caller_at_every_poll(mut fixture: Fixture) {
     for polls in 0..1_000 {
@@ -97,15 +95,6 @@ async fn a_finished_body_has_its_context_and_its_engine(fixture: Fixture) {
     let finish = fixture.engine.scope(fixture.pay().finish(body));
     assert_eq!(finish.await, receipt(7));
     assert_eq!(fixture.events.count("claimed"), 2);
-}
-
-async fn a_finished_body_may_not_call_itself(fixture: Fixture) {
-    let again = fixture.pay();
-    let body = |_| async move {
-        assert_refusal(answered(again).await, &ErrorKind::Reentered);
-        receipt(7)
-    };
-    assert_eq!(fixture.pay().finish(body).await, receipt(7));
 }
 
 async fn a_runtime_that_shuts_down_ends_a_finished_body(fixture: Fixture) {

@@ -9,19 +9,17 @@ use crate::prelude::*;
 use crate::rows::Row;
 use crate::steps::{counted, polled_until};
 
-on_every_store![
+on_every_store! {
     an_unfinished_step_that_runs_once_is_unknown,
-    an_unknown_step_ends_each_later_attempt_as_unknown,
-    an_open_step_is_what_its_hook_finds,
+    an_unknown_step_ends_each_later_attempt_as_unknown, an_open_step_is_what_its_hook_finds,
     a_hook_that_cannot_say_is_asked_again_by_the_next_attempt,
     a_system_error_after_a_hook_leaves_the_question_open,
     a_task_that_hears_of_an_unknown_step_ends_its_body,
     a_claim_that_is_held_by_hand_gets_an_error_at_an_unknown_step,
-    a_panic_beside_an_unknown_step_is_a_panic,
-    a_step_that_did_not_happen_runs_after_its_reset,
+    a_panic_beside_an_unknown_step_is_a_panic, a_step_that_did_not_happen_runs_after_its_reset,
     a_step_that_happened_is_settled_with_its_value,
     a_step_that_is_kept_after_the_operators_look_prevents_the_reset,
-];
+}
 
 /// A call whose step of this name begins and has no end; its process then dies.
 async fn interrupted(fixture: &Fixture, name: &'static str) {

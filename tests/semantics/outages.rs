@@ -8,16 +8,15 @@ use idem_tests::shop::assert_contains;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
+on_every_store! {
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
     a_store_that_fails_before_it_falls_silent_keeps_its_error,
     after_a_failure_of_a_whole_deadline_later_calls_fail_soon,
     a_call_in_an_outage_awaits_the_try_that_is_under_way,
-    a_grant_that_comes_after_its_lease_is_asked_for_again,
-    a_store_that_refuses_is_not_asked_again,
+    a_grant_that_comes_after_its_lease_is_asked_for_again, a_store_that_refuses_is_not_asked_again,
     a_claim_that_was_granted_unseen_is_given_back,
-];
+}
 
 async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Hangs]);

@@ -8,12 +8,11 @@ use idem_runtime::claim::Completion;
 
 use crate::prelude::*;
 
-on_every_store![
-    the_end_of_a_body_decides_what_later_calls_get,
-    an_answer_lives_for_its_ttl,
+on_every_store! {
+    the_end_of_a_body_decides_what_later_calls_get, an_answer_lives_for_its_ttl,
     a_value_that_is_not_serialized_leaves_a_tombstone,
     a_classification_that_panics_leaves_the_outcome_unknown,
-];
+}
 
 /// Two calls of each body: which runs they get, and the events.
 async fn the_end_of_a_body_decides_what_later_calls_get(mut fixture: Fixture) {

@@ -5,15 +5,12 @@ use idem_runtime::{Answer, AnswerSource, codec::AnswerFormat};
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    an_answer_is_executed_first_and_then_replayed,
-    an_answer_of_another_call_is_this_call_s_own,
-    an_answer_that_a_hook_found_is_not_executed,
-    an_answer_has_the_provenance_of_a_wait,
+on_every_store! {
+    an_answer_is_executed_first_and_then_replayed, an_answer_of_another_call_is_this_call_s_own,
+    an_answer_that_a_hook_found_is_not_executed, an_answer_has_the_provenance_of_a_wait,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
-    an_answer_that_a_duplicate_asked_for_has_its_own_age,
-    a_type_may_become_an_answer_and_back,
-];
+    an_answer_that_a_duplicate_asked_for_has_its_own_age, a_type_may_become_an_answer_and_back,
+}
 
 type Paid = Result<Answer<Receipt>, PayError>;
 

@@ -5,15 +5,14 @@ use idem_runtime::IntoReconciled;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
+on_every_store! {
     the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect,
-    an_undecided_hook_leaves_the_key_unknown,
-    a_hook_that_takes_too_long_leaves_it_unknown,
+    an_undecided_hook_leaves_the_key_unknown, a_hook_that_takes_too_long_leaves_it_unknown,
     followers_of_an_undecided_hook_share_its_verdict,
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_that_is_gone_during_the_hook_leaves_it_unknown,
     the_hook_sees_the_call_and_the_attempts_before_it,
-];
+}
 
 /// How often a hook and a body ran.
 #[derive(Clone, Debug, Default)]

@@ -4,13 +4,12 @@
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    the_lease_is_renewed_during_a_long_hook,
-    an_overtaken_hook_gets_the_winners_answer,
+on_every_store! {
+    the_lease_is_renewed_during_a_long_hook, an_overtaken_hook_gets_the_winners_answer,
     an_overtaken_hook_starts_no_body_beside_another_one,
     an_overtaken_hook_is_dropped_if_the_operation_cancels,
     a_verdict_from_before_another_body_starts_nothing,
-];
+}
 
 async fn the_lease_is_renewed_during_a_long_hook(fixture: Fixture) {
     // All of it is over before the hook's deadline.

@@ -9,12 +9,11 @@ use crate::prelude::*;
 use crate::rows::Row;
 use crate::steps::{charged, charged_in_vain};
 
-on_every_store![
-    an_attempt_is_recorded_as_it_ended,
-    an_attempt_is_recorded_with_its_process,
+on_every_store! {
+    an_attempt_is_recorded_as_it_ended, an_attempt_is_recorded_with_its_process,
     an_engine_that_records_nothing_leaves_no_trace,
     steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer,
-];
+}
 
 async fn recorded(fixture: &Fixture) -> Vec<Attempt> {
     let entry = fixture.pay().entry().await.unwrap();

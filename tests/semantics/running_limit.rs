@@ -4,18 +4,13 @@ use idem_runtime::Classify as _;
 
 use crate::prelude::*;
 
-on_every_store![
-    callers_that_leave_start_no_more_bodies_than_may_run,
-    nothing_is_claimed_at_the_limit,
-    an_answer_is_replayed_at_the_limit,
-    a_replay_does_not_refuse_another_call,
-    a_duplicate_waits_at_the_limit,
-    a_key_that_runs_elsewhere_is_running_at_the_limit,
-    each_end_of_a_call_gives_the_place_back,
-    a_claim_by_hand_holds_a_place,
-    a_body_may_call_on_at_the_limit,
+on_every_store! {
+    nothing_is_claimed_at_the_limit, an_answer_is_replayed_at_the_limit,
+    a_replay_does_not_refuse_another_call, a_duplicate_waits_at_the_limit,
+    a_key_that_runs_elsewhere_is_running_at_the_limit, each_end_of_a_call_gives_the_place_back,
+    a_claim_by_hand_holds_a_place, a_body_may_call_on_at_the_limit,
     a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows,
-];
+}
 
 fn limited(fixture: Fixture, max: usize) -> Fixture {
     fixture.with(|engine| engine.max_running(max))
@@ -31,43 +26,6 @@ fn assert_full(answer: Answer) {
     assert!(error.is_retryable());
     assert_eq!(error.class(), Class::System);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
-}
-
-/// A body that waits for its gate.
-async fn gated(gate: Arc<Semaphore>, runs: Runs) -> Answer {
-    let run = runs.start();
-    gate.acquire().await.unwrap().forget();
-    receipt(run)
-}
-
-/// Polls a call until its body runs, or it is refused, and drops it.
-async fn runs_or_is_refused(call: impl Future<Output = Answer>, runs: impl Fn() -> bool) {
-    let mut call = Box::pin(call);
-    while !runs() {
-        if let Some(answer) = poll_once(call.as_mut()).await {
-            return assert_full(answer);
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-/// The outer body goes with its caller, and the inner one, which outlives it, keeps a place.
-async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
-    let fixture = limited(fixture, 2);
-    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
-    for key in 0..40 {
-        let before = runs.count();
-        let (gate, body) = (Arc::clone(&gate), runs.clone());
-        let inner = other(&fixture, 1_000 + key).finish(move |_| gated(gate, body));
-        let outer = other(&fixture, key).run(|_| inner);
-        runs_or_is_refused(outer, || runs.count() > before).await;
-    }
-    assert_eq!(runs.count(), 2, "bodies without callers");
-    gate.add_permits(2);
-    fixture.events.wait_for("completed value", 2).await;
-    others().await;
-    let next = other(&fixture, 9).finish(|_| async { receipt(9) });
-    assert_eq!(next.await, receipt(9));
 }
 
 async fn nothing_is_claimed_at_the_limit(fixture: Fixture) {

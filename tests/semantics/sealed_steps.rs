@@ -9,12 +9,10 @@ use idem_runtime::store::RecordKey;
 
 use crate::prelude::*;
 
-on_every_store![
-    the_results_of_steps_are_sealed,
-    a_result_that_was_moved_to_another_step_or_call_is_refused,
-    a_plain_result_is_refused_unless_it_is_accepted,
-    a_result_by_hand_is_sealed,
-];
+on_every_store! {
+    the_results_of_steps_are_sealed, a_result_that_was_moved_to_another_step_or_call_is_refused,
+    a_plain_result_is_refused_unless_it_is_accepted, a_result_by_hand_is_sealed,
+}
 
 const MARKER: &str = "marker of a receipt";
 

@@ -5,20 +5,14 @@ use idem_runtime::ShutdownError;
 
 use crate::prelude::*;
 
-on_every_store![
-    an_idle_engine_ends_at_once,
-    new_calls_are_refused_for_good,
-    a_running_body_is_waited_for_by_every_shutdown,
-    a_body_that_outlived_its_caller_is_waited_for,
-    a_body_without_protection_is_waited_for,
-    a_hook_is_waited_for,
-    a_claim_in_ones_hand_is_waited_for,
-    a_background_completion_is_waited_for,
-    a_shutdown_waits_for_remote_followers,
-    a_follower_may_still_run_during_a_shutdown,
-    inner_calls_of_a_running_body_still_work,
-    calls_unfinished_at_the_deadline_are_counted,
-];
+on_every_store! {
+    an_idle_engine_ends_at_once, new_calls_are_refused_for_good,
+    a_running_body_is_waited_for_by_every_shutdown, a_body_that_outlived_its_caller_is_waited_for,
+    a_body_without_protection_is_waited_for, a_hook_is_waited_for,
+    a_claim_in_ones_hand_is_waited_for, a_background_completion_is_waited_for,
+    a_shutdown_waits_for_remote_followers, a_follower_may_still_run_during_a_shutdown,
+    inner_calls_of_a_running_body_still_work, calls_unfinished_at_the_deadline_are_counted,
+}
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -10,19 +10,15 @@ use idem_runtime::{Step, StepCall, step};
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    a_finished_step_is_not_run_again,
-    parallel_steps_are_all_kept_in_few_round_trips,
-    a_step_is_kept_unless_it_ended_with_a_system_error,
-    steps_do_not_nest,
-    a_step_outside_of_a_body_is_refused,
-    the_key_of_a_step_is_the_same_in_every_attempt,
-    another_input_is_a_mismatch,
-    another_type_is_refused_and_nothing_runs_again,
+on_every_store! {
+    a_finished_step_is_not_run_again, parallel_steps_are_all_kept_in_few_round_trips,
+    a_step_is_kept_unless_it_ended_with_a_system_error, steps_do_not_nest,
+    a_step_outside_of_a_body_is_refused, the_key_of_a_step_is_the_same_in_every_attempt,
+    another_input_is_a_mismatch, another_type_is_refused_and_nothing_runs_again,
     a_result_that_cannot_be_kept_is_returned_and_not_run_again,
     steps_that_are_not_asked_for_again_are_reported,
     an_unprotected_call_runs_its_steps_and_refuses_those_that_run_once,
-];
+}
 
 /// A step of this name, which counts its runs.
 pub(crate) fn counted<'r>(

@@ -8,14 +8,11 @@ use idem_runtime::token::{TokenIssuer, token};
 
 use crate::prelude::*;
 
-on_every_store![
-    a_token_is_a_key_of_its_own,
-    an_expired_token_starts_nothing,
-    an_expired_token_gets_the_answer,
-    an_expired_token_waits_for_a_running_order,
-    an_expired_token_of_an_abandoned_order_is_unknown,
+on_every_store! {
+    a_token_is_a_key_of_its_own, an_expired_token_starts_nothing, an_expired_token_gets_the_answer,
+    an_expired_token_waits_for_a_running_order, an_expired_token_of_an_abandoned_order_is_unknown,
     an_expired_token_is_looked_for_under_its_former_name,
-];
+}
 
 /// The life of a token.
 const LIFE: Duration = Duration::from_mins(5);

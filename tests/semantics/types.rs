@@ -9,19 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
+on_every_store! {
     a_value_of_another_type_by_hand_is_refused_before_anything_is_written,
     an_error_of_another_type_by_hand_is_refused,
-    a_claim_that_did_not_say_its_types_takes_any_answer,
-    an_answer_by_hand_may_be_corrected,
-    two_functions_do_not_replay_each_other,
-    a_second_function_takes_nothing_over,
+    a_claim_that_did_not_say_its_types_takes_any_answer, an_answer_by_hand_may_be_corrected,
+    two_functions_do_not_replay_each_other, a_second_function_takes_nothing_over,
     a_second_function_waits_and_gets_no_answer,
     a_refusal_of_a_second_function_is_not_that_of_the_first,
     errors_of_another_type_are_not_replayed,
     a_released_or_reset_key_is_free_for_a_corrected_function,
     a_type_of_another_name_is_accepted_on_request,
-];
+}
 
 const FOUND: Receipt = Receipt { run: 9 };
 

@@ -5,9 +5,8 @@ use idem_runtime::OnUnconfirmed;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    within_the_lease_a_success_is_returned,
-    once_the_lease_has_lapsed_an_answer_is_not_returned,
+on_every_store! {
+    within_the_lease_a_success_is_returned, once_the_lease_has_lapsed_an_answer_is_not_returned,
     a_strict_call_returns_no_answer_that_is_not_stored,
     after_the_lease_an_answer_whose_key_another_request_has_is_not_returned,
     a_lenient_call_returns_its_answer_even_without_its_lease,
@@ -16,7 +15,7 @@ on_every_store![
     a_repeat_waits_for_the_answer_that_is_being_stored,
     a_repeat_of_a_corrected_request_waits_for_its_answer,
     a_shutdown_counts_the_answers_that_are_not_stored,
-];
+}
 
 /// The store takes neither answers nor renewals.
 fn cut_off(fixture: &Fixture) {

@@ -8,17 +8,15 @@ use crate::prelude::*;
 use crate::rows::{FORGOTTEN, Row};
 use crate::steps::{appends, assert_charged_once, charged, counted, polled_until, two_steps};
 
-on_every_store![
-    an_append_without_a_reply_hands_over_the_value,
-    a_lenient_call_goes_on_without_a_confirmed_step,
+on_every_store! {
+    an_append_without_a_reply_hands_over_the_value, a_lenient_call_goes_on_without_a_confirmed_step,
     a_system_error_is_told_although_it_could_not_be_recorded,
     a_step_whose_beginning_was_not_confirmed_did_not_begin,
-    a_refusal_of_a_step_is_no_answer_of_the_call,
-    a_step_that_is_not_polled_holds_no_other_back,
+    a_refusal_of_a_step_is_no_answer_of_the_call, a_step_that_is_not_polled_holds_no_other_back,
     a_lost_record_is_written_again_with_its_steps,
     a_record_that_is_lost_before_its_release_is_written_again_with_its_steps,
     a_late_release_of_an_expired_record_writes_nothing,
-];
+}
 
 /// Does the work while the next append gets no reply, until its deadline.
 async fn without_reply<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {

@@ -7,14 +7,12 @@ use idem_runtime::OnPanic;
 use crate::prelude::*;
 use crate::rows::Row;
 
-on_every_store![
-    an_outcome_becomes_unknown_for_a_reason,
-    no_policy_runs_an_unknown_key_again,
-    since_is_the_end_of_the_attempt,
-    an_unknown_outcome_expires_with_its_ttl,
+on_every_store! {
+    an_outcome_becomes_unknown_for_a_reason, no_policy_runs_an_unknown_key_again,
+    since_is_the_end_of_the_attempt, an_unknown_outcome_expires_with_its_ttl,
     a_late_success_heals_it_and_a_late_failure_does_not,
     a_nested_unknown_makes_the_outer_one_unknown,
-];
+}
 
 async fn an_outcome_becomes_unknown_for_a_reason(fixture: Fixture) {
     for (row, cause) in [

@@ -2,17 +2,15 @@
 
 use crate::prelude::*;
 
-on_every_store![
+on_every_store! {
     an_outage_runs_the_body_where_engine_or_operation_say_so,
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
     a_body_without_protection_may_finish_panic_and_be_dropped,
-    a_claim_by_hand_is_never_without_protection,
-    a_refusal_by_the_store_is_no_outage,
-    an_outage_while_reconciling_runs_nothing,
-    all_callers_of_an_unavailable_store_run_without_it,
+    a_claim_by_hand_is_never_without_protection, a_refusal_by_the_store_is_no_outage,
+    an_outage_while_reconciling_runs_nothing, all_callers_of_an_unavailable_store_run_without_it,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
-];
+}
 
 fn runs_bare(call: Pay) -> Pay {
     call.on_outage(OnOutage::Run)
