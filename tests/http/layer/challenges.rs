@@ -10,53 +10,32 @@ use idem_runtime::http::{Fingerprinter, IdempotencyLayer, StatusPolicy};
 use crate::client::{Fixture, REUSED, Ran, Replayed, Seen, keyed, ran, replayed, routed};
 
 /// A challenge: its status, its headers, its body, and the header that the repeat adds.
-type Challenge = (
-    u16,
-    &'static [(&'static str, &'static str)],
-    &'static str,
-    &'static str,
-);
+#[derive(Clone, Copy, Debug)]
+struct Challenge(u16, &'static str, &'static str, &'static str);
 
-const JSON: (&str, &str) = ("content-type", "application/json");
+const CHALLENGES: &str = r#"401 | www-authenticate: Bearer | | authorization
+407 | proxy-authenticate: Basic | | proxy-authorization
+411 | | | content-length
+417 | | | x-without-expect
+421 | | | x-connection
+425 | | | x-late
+426 | upgrade: h2c | | upgrade
+428 | | | if-match
+511 | | | x-logged-in
+402 | content-type: application/json, payment-required: e30= | {} | payment-signature
+402 | www-authenticate: L402 macaroon | | authorization
+402 | content-type: application/json | {"x402Version":1,"accepts":[]} | x-payment"#;
 
-const CHALLENGES: &[Challenge] = &[
-    (401, &[("www-authenticate", "Bearer")], "", "authorization"),
-    (
-        407,
-        &[("proxy-authenticate", "Basic")],
-        "",
-        "proxy-authorization",
-    ),
-    (411, &[], "", "content-length"),
-    (417, &[], "", "x-without-expect"),
-    (421, &[], "", "x-connection"),
-    (425, &[], "", "x-late"),
-    (426, &[("upgrade", "h2c")], "", "upgrade"),
-    (428, &[], "", "if-match"),
-    (511, &[], "", "x-logged-in"),
-    (
-        402,
-        &[JSON, ("payment-required", "e30=")],
-        "{}",
-        "payment-signature",
-    ),
-    (
-        402,
-        &[("www-authenticate", "L402 macaroon")],
-        "",
-        "authorization",
-    ),
-    (
-        402,
-        &[JSON],
-        r#"{"x402Version":1,"accepts":[]}"#,
-        "x-payment",
-    ),
-];
+fn challenges() -> impl Iterator<Item = Challenge> {
+    CHALLENGES.lines().map(|line| {
+        let parts: Vec<_> = line.split('|').map(str::trim).collect();
+        Challenge(parts[0].parse().unwrap(), parts[1], parts[2], parts[3])
+    })
+}
 
 /// A service that answers with the challenge until the request has its header.
-fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: &'static Challenge) -> Router {
-    let (status, added, body, wanted) = *challenge;
+fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: Challenge) -> Router {
+    let Challenge(status, added, body, wanted) = challenge;
     let fixture = fixture.clone();
     let handler = move |headers: HeaderMap, _: Bytes| async move {
         let run = fixture.run();
@@ -64,8 +43,9 @@ fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: &'static Chall
             return format!("run {run}").into_response();
         }
         let mut response: Response = (StatusCode::from_u16(status).unwrap(), body).into_response();
-        for (name, value) in added {
-            response.headers_mut().insert(*name, value.parse().unwrap());
+        for header in added.split(", ").filter(|header| !header.is_empty()) {
+            let (name, value) = header.split_once(": ").unwrap();
+            response.headers_mut().insert(name, value.parse().unwrap());
         }
         response
     };
@@ -82,7 +62,7 @@ fn asked(header: Option<(&str, &str)>) -> Request<Body> {
 }
 
 /// What a client sees of the challenge itself.
-fn challenged((status, _, body, _): Challenge) -> Seen {
+fn challenged(Challenge(status, _, body, _): Challenge) -> Seen {
     Ran(status, body)
 }
 
@@ -93,7 +73,7 @@ async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed
         StatusPolicy::draft,
         StatusPolicy::stripe,
     ];
-    for challenge in CHALLENGES {
+    for challenge in challenges() {
         for policy in [careful(), draft(), stripe()] {
             let row = format!("{challenge:?} {policy:?}");
             let fixture = Fixture::new();
@@ -101,8 +81,8 @@ async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed
             let service = service(&fixture, layer, challenge);
             let met = Some((challenge.3, "1"));
             let rows = [
-                (&row, asked(None), challenged(*challenge)),
-                (&row, asked(None), challenged(*challenge)),
+                (&row, asked(None), challenged(challenge)),
+                (&row, asked(None), challenged(challenge)),
                 (&row, asked(met), ran("run 3")),
                 (&row, asked(met), replayed("run 3")),
             ];
@@ -114,8 +94,8 @@ async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed
 /// Unless the fingerprint ignores the payment.
 #[tokio::test]
 async fn a_paid_response_is_for_its_payment_alone() {
-    let in_a_header = [&CHALLENGES[9], &CHALLENGES[11]];
-    for (challenge, ignores) in in_a_header.map(|it| [(it, false), (it, true)]).concat() {
+    let in_a_header = challenges().filter(|it| it.0 == 402 && it.3 != "authorization");
+    for (challenge, ignores) in in_a_header.flat_map(|it| [(it, false), (it, true)]) {
         let fixture = Fixture::new();
         let (rules, seen) = if ignores {
             (Fingerprinter::new().ignore_payment(), replayed("run 2"))
@@ -125,7 +105,7 @@ async fn a_paid_response_is_for_its_payment_alone() {
         let service = service(&fixture, fixture.layer().fingerprint(rules), challenge);
         let with = |sum| asked(Some((challenge.3, sum)));
         let rows = [
-            ("no payment", asked(None), challenged(*challenge)),
+            ("no payment", asked(None), challenged(challenge)),
             ("paid", with("paid"), ran("run 2")),
             ("no payment again", asked(None), seen),
             ("another payment", with("other"), seen),
@@ -137,8 +117,7 @@ async fn a_paid_response_is_for_its_payment_alone() {
 /// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
 #[tokio::test]
 async fn a_402_for_a_request_with_a_payment_is_an_answer() {
-    let asks_payment = CHALLENGES.iter().filter(|(status, ..)| *status == 402);
-    for challenge in asks_payment {
+    for challenge in challenges().filter(|it| it.0 == 402) {
         for payment in ["payment-signature", "x-payment"] {
             // With the other header than the one that the service accepts.
             if payment == challenge.3 {
@@ -148,7 +127,7 @@ async fn a_402_for_a_request_with_a_payment_is_an_answer() {
             let service = service(&fixture, fixture.layer(), challenge);
             let paid = |sum| asked(Some((payment, sum)));
             let rows = [
-                (payment, paid("1"), challenged(*challenge)),
+                (payment, paid("1"), challenged(challenge)),
                 (payment, paid("1"), Replayed(402, challenge.2)),
                 (payment, paid("2"), REUSED),
             ];
