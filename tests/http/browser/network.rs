@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_harness::{Chromium, HANG_LIMIT, TcpProxy};
-use idem_tests_browser::Browser;
 
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{APART, FAST, SLOW, arrive, back, begin, buy, click, order, token, unguard};
 
@@ -39,7 +39,6 @@ async fn error_page(browser: &Browser, proxy: &TcpProxy) {
     }
 }
 
-/// Orders, and no answer ever arrives.
 async fn lose_the_answer(browser: &Browser, proxy: &TcpProxy, shop: &Shop, orders: i64) {
     arrive(browser, proxy.addr()).await;
     proxy.delay(Duration::from_hours(1));

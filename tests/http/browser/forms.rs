@@ -1,12 +1,10 @@
 //! Story 5: forms that are refused, and pages that are the answer to a form. What the answers say is tested in
 //! `examples/tests/checkout/form.rs`.
 
-use idem_tests_browser::Browser;
-
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{FAST, arrive, buy, click, notice, order, pay_with, token, visitor};
 
-/// Puts another token into the form.
 async fn put_token(browser: &Browser, token: &str) {
     let put = "document.querySelector('#order-form [name=token]').value = arguments[0];";
     browser.execute(put, vec![token.into()]).await.unwrap();

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod browser;
 mod clicks;
 mod forms;
 mod journey;

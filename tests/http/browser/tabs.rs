@@ -1,14 +1,13 @@
 //! Story 3: two tabs of one visitor.
 
-use idem_tests_browser::Browser;
-use idem_tests_browser::thirtyfour::WindowHandle;
+use thirtyfour::WindowHandle;
 
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{
     SLOW, arrive, begin, buy, click, element, impatient_visitor, notice, order, token,
 };
 
-/// Opens the shop in this tab.
 async fn open_in(browser: &Browser, tab: &WindowHandle, shop: &Shop) {
     browser.switch_to_window(tab.clone()).await.unwrap();
     arrive(browser, shop.addr).await;

@@ -1,9 +1,9 @@
 //! Story 2: a visitor that reloads, goes back and forward, stops a page, and leaves.
 
-use idem_tests_browser::Browser;
-use idem_tests_browser::thirtyfour::Key;
 use serde_json::json;
+use thirtyfour::Key;
 
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{
     FAST, SLOW, back, begin, buy, click, element, impatient_visitor, order, token, unguard, visitor,

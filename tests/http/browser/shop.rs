@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_harness::{HANG_LIMIT, TestDir, Worker};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+
+use super::browser::PAUSE;
 
 const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
 const UNPAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'new'";
@@ -48,7 +50,6 @@ impl Shop {
         (self.process, self.addr) = run(&self.books, self.slow, self.addr.port());
     }
 
-    /// A counter of the live page.
     pub(crate) fn count(&self, counter: &str) -> i64 {
         let mut connection = TcpStream::connect(self.addr).unwrap();
         let request = "GET /live/rows HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n";
@@ -77,8 +78,7 @@ impl Shop {
         (self.count("executed"), self.count("replayed"))
     }
 
-    /// So many orders were paid, each by one charge, and none is left half done: in the books
-    /// themselves, and on the shop's page.
+    /// So many orders were paid, each by one charge, and none is left half done.
     pub(crate) async fn assert_sold(&self, orders: i64) {
         self.assert_books(orders, 0).await;
     }
@@ -103,14 +103,13 @@ impl Shop {
 }
 
 async fn until(what: &str, done: impl AsyncFn() -> bool) {
-    let begun = Instant::now();
-    while !done().await {
-        assert!(
-            begun.elapsed() < HANG_LIMIT,
-            "{what}: not within {HANG_LIMIT:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let wait = async {
+        while !done().await {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let outcome = tokio::time::timeout(HANG_LIMIT, wait).await;
+    outcome.unwrap_or_else(|_| panic!("{what}: not within {HANG_LIMIT:?}"));
 }
 
 fn file(books: &TestDir) -> PathBuf {

@@ -1,8 +1,8 @@
 //! Story 6: the scripts of the pages: the live page, and the total of the form.
 
-use idem_tests_browser::Browser;
-use idem_tests_browser::thirtyfour::Key;
+use thirtyfour::Key;
 
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{FAST, arrive, back, buy, element, visitor};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use idem_tests_browser::Browser;
-use idem_tests_browser::thirtyfour::Key;
+use thirtyfour::Key;
 
+use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{self, APART, SLOW, arrive, element, order, unguard};
 

@@ -1,12 +1,12 @@
 //! A visitor with a browser, in the shop.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idem_harness::{Chromium, HANG_LIMIT};
-use idem_tests_browser::Browser;
-use idem_tests_browser::thirtyfour::{By, WebElement};
+use idem_harness::Chromium;
+use thirtyfour::{By, WebElement};
 
+use super::browser::Browser;
 use super::shop::Shop;
 
 /// Far enough apart for both clicks to be sent; see [`Browser::click_twice`].
@@ -24,7 +24,6 @@ const UNGUARD: &str = "const form = document.getElementById('order-form'); \
     const card = form.elements.card.value; form.replaceWith(form.cloneNode(true)); \
     document.getElementById('card').value = card;";
 
-/// A browser that has opened the shop.
 pub(crate) async fn visitor(shop: &Shop) -> Browser {
     let browser = Browser::start().await;
     arrive(&browser, shop.addr).await;
@@ -66,7 +65,6 @@ pub(crate) async fn buy(browser: &Browser) -> String {
     order(browser).await
 }
 
-/// Goes back to the form.
 pub(crate) async fn back(browser: &Browser) {
     browser.back().await.unwrap();
     browser.wait_for_text("#buy", "Order and pay").await;
@@ -81,7 +79,6 @@ pub(crate) async fn begin(browser: &Browser, shop: &Shop) {
     assert_eq!(shop.count("running"), 1);
 }
 
-/// Chooses a card in the form.
 pub(crate) async fn pay_with(browser: &Browser, card: &str) {
     click(browser, &format!("#card option[value={card}]")).await;
 }
@@ -103,18 +100,9 @@ pub(crate) async fn order(browser: &Browser) -> String {
 
 /// Waits for a form with this notice above it, which came with this status.
 pub(crate) async fn notice(browser: &Browser, status: u16, says: &str) {
-    let begun = Instant::now();
-    loop {
-        let found = browser.text("#notice").await.unwrap_or_default();
-        if found.contains(says) {
-            break;
-        }
-        assert!(
-            begun.elapsed() < HANG_LIMIT,
-            "no notice `{says}` after {HANG_LIMIT:?}, but `{found}`"
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    browser
+        .wait_for("#notice", |found| found.contains(says))
+        .await;
     let notice = element(browser, "#notice").await;
     let shown = notice.attr("data-status").await.unwrap();
     assert_eq!(shown.as_deref(), Some(&*status.to_string()));
