@@ -25,7 +25,6 @@ pub mod secret;
 pub mod seeded;
 pub mod shop;
 pub mod sql;
-pub mod trial;
 pub mod worker_fleet;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};

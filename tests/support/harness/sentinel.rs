@@ -221,15 +221,10 @@ impl SentinelSetup {
         });
     }
 
-    /// Separates a server from all other servers and from all sentinels, for a group built with
-    /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to it and
-    /// may open new ones, at its own address and at the announced one.
-    pub fn isolate(&self, server: &RedisServer, how: Partition) {
-        self.isolate_together(&[server], how);
-    }
-
-    /// As [`isolate`](Self::isolate), for servers that keep their links to each other.
-    pub fn isolate_together(&self, servers: &[&RedisServer], how: Partition) {
+    /// Separates servers from all other servers and from all sentinels, not from each other, for a group built with
+    /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to them and may open new ones, at
+    /// their own addresses and at the announced ones.
+    pub fn isolate(&self, servers: &[&RedisServer], how: Partition) {
         let indexes: Vec<_> = servers.iter().map(|server| self.index(server)).collect();
         self.network().isolate(&indexes, how);
     }

@@ -77,7 +77,7 @@ pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
 }
 
 /// All that an error says, for people and for developers.
-fn chain(error: &(dyn StdError + 'static)) -> String {
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = format!("{error:?}");
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,172 +1,365 @@
-//! Claims and answers that survive a failover, and those lost by it.
+//! Claims and answers that survive a failover under Sentinel, and those lost by it.
 //!
-//! After the failover another process repeats, on the new primary, every call whose body ran. With a lease of a
-//! minute, a body that then runs a second time is one whose claim was lost.
+//! Clients call with fresh keys while the primary is lost. Then another process repeats, on the new primary, every call
+//! whose body ran. With a lease of a minute, a body that runs a second time is one whose claim was lost.
 
-use idem_harness::{Partition, until};
-use idem_runtime::store::redis::Durability;
-use idem_tests::trial::{Call, Client, ENOUGH, Fault, Seen, Trial};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, stream};
+use idem_harness::{Partition, SentinelSetup, TcpProxy};
+use idem_runtime::store::redis::{Durability, RedisStore};
+use idem_runtime::{Engine, Error, ErrorKind, OnRunning};
+use idem_tests::events::Events;
+use idem_tests::sentinel_url;
+use idem_tests::shop::{PATIENCE, chain, connect, patiently, until};
+use tokio::task::{JoinSet, block_in_place};
 
 const ONE: Durability = Durability::Replicated(1);
 
-fn nothing_is_forgotten(seen: &Seen) {
-    for client in seen.clients() {
-        let tally = seen.tally(client);
-        assert!(tally.executed >= ENOUGH, "{client}: {tally:?}");
-        assert_eq!((tally.again, tally.differ), (0, 0), "{client}: {tally:?}");
-    }
+/// Minimum number of bodies of each client, so that a count of zero is significant.
+const ENOUGH: usize = 100;
+
+/// Way of losing a primary. One that stands still and comes back is in `groups`.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// Separated from its replicas and from the sentinels, not from clients.
+    Parted(Partition),
+    /// Separated together with one of its two replicas.
+    PartedWithReplica,
+    /// `kill -9`.
+    Killed,
 }
 
-/// Calls made after the fault began.
-fn late(seen: &Seen, client: Client) -> Vec<&Call> {
-    let calls = seen.calls(client).iter();
-    let late: Vec<_> = calls.filter(|call| call.began > seen.struck).collect();
-    assert!(!late.is_empty(), "{client} called on");
-    late
+/// A call and its end.
+#[derive(Clone, Debug)]
+struct Call {
+    key: u64,
+    began: Instant,
+    ran: bool,
+    answer: Result<u64, Error>,
 }
 
-/// A client of the former primary starts no body, and reports the reason.
-fn nothing_is_granted(seen: &Seen, client: Client, why: &str) {
-    let late = late(seen, client);
-    let granted = late.iter().filter(|call| call.ran).count();
-    assert_eq!(granted, 0, "{client}: of {}", late.len());
-    if late
-        .iter()
-        .filter_map(|call| call.refusal())
-        .any(|said| said.contains(why))
-    {
-        return;
-    }
-    // On a busy machine the deadline of each call of the trial may have come first.
-    until("a refusal has the reason", || {
-        let call = seen.call(client);
-        assert!(!call.ran, "{client}");
-        match call.refusal() {
-            Some(said) if said.contains(why) => Ok(()),
-            said => Err(format!("{client}: not {why:?}, but {said:?}")),
+impl Call {
+    /// Calls once. Each body that runs has another answer.
+    async fn make(engine: &Engine, key: u64) -> Self {
+        static ANSWERS: AtomicU64 = AtomicU64::new(0);
+        let (ran, began) = (AtomicBool::new(false), Instant::now());
+        let call = engine.operation("trial").key(&key).run(|_| async {
+            ran.store(true, Ordering::Relaxed);
+            Ok::<u64, Error>(ANSWERS.fetch_add(1, Ordering::Relaxed))
+        });
+        let answer = call.await;
+        Self {
+            key,
+            began,
+            ran: ran.into_inner(),
+            answer,
         }
-    });
-}
+    }
 
-/// Error of a client that needs a new connection and can query no sentinel whether its server is still
-/// the primary.
-fn cut_off_from(how: Partition) -> &'static str {
-    match how {
-        Partition::Cut => "asking the sentinel at ",
-        Partition::Silent => "no reply to a claim",
+    /// Calls with a key that no call has used.
+    async fn fresh(engine: &Engine) -> Self {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        Self::make(engine, KEYS.fetch_add(1, Ordering::Relaxed)).await
+    }
+
+    fn is_refused_as(&self, why: &str) -> bool {
+        (self.answer.as_ref()).is_err_and(|error| chain(error).contains(why))
     }
 }
 
-/// A client that knows sentinels finds the new primary, and its answers are stored there.
-fn calls_work_again(seen: &Seen, client: Client) {
-    until("a call is answered", || {
-        let refusal = seen.call(client).refusal();
-        refusal.map_or(Ok(()), |said| Err(format!("{client}: {said}")))
-    });
-    until("every answer is stored", || {
-        let tally = seen.tally(client);
-        assert_eq!((tally.again, tally.differ), (0, 0), "{client}: {tally:?}");
-        match tally.held {
-            0 => Ok(()),
-            _ => Err(format!("{client}: {tally:?}")),
-        }
-    });
+/// A process, and its calls.
+#[derive(Clone, Debug)]
+struct Client {
+    name: &'static str,
+    engine: Engine,
+    calls: Arc<Mutex<Vec<Call>>>,
 }
 
-fn a_partition_forgets_nothing_that_is_replicated(how: Partition) {
-    let seen = Trial::new(Fault::Parted(how), ONE).run();
-    nothing_is_forgotten(&seen);
-    nothing_is_granted(&seen, Client::Stays, "0 of 1 replicas have it");
-    nothing_is_granted(&seen, Client::CutOff, cut_off_from(how));
-    calls_work_again(&seen, Client::Follows);
-    seen.topology().heal();
-    calls_work_again(&seen, Client::CutOff);
-    calls_work_again(&seen, Client::Follows);
+/// The second calls of keys whose body ran.
+#[derive(Debug, Default)]
+struct Tally {
+    executed: usize,
+    /// The body ran once more.
+    again: usize,
+    /// The caller has another answer than the first one.
+    differ: usize,
+    /// The claim is on the new primary, and the answer is not.
+    held: usize,
+}
+
+/// A primary and two replicas, three sentinels, and three clients, after the loss of the primary.
+struct Trial {
+    /// Has the address of the first primary alone.
+    stays: Client,
+    /// Has the addresses of the sentinels.
+    follows: Client,
+    /// The same, on the primary's side of a partition.
+    cut_off: Client,
+    /// Another process, on the new primary.
+    other: Engine,
+    struck: Instant,
+    group: SentinelSetup,
+    /// The network between the client that is cut off and the sentinels.
+    ways: Vec<TcpProxy>,
+}
+
+fn engine(store: RedisStore, patience: Duration) -> Engine {
+    let engine = Engine::builder(store).lease(Duration::from_mins(1));
+    let engine = engine
+        .on_running(OnRunning::Reject)
+        .observer(Events::default());
+    let engine = engine.claim_deadline(patience).complete_deadline(patience);
+    engine.build().unwrap()
+}
+
+impl Client {
+    async fn connect(name: &'static str, url: String, durability: Durability) -> Self {
+        let store = RedisStore::builder(url).durability(durability).connect();
+        Self {
+            name,
+            engine: engine(store.await.unwrap(), Duration::from_millis(500)),
+            calls: Arc::default(),
+        }
+    }
+
+    async fn call_until(self, stop: Arc<AtomicBool>) {
+        while !stop.load(Ordering::Relaxed) {
+            let call = Call::fresh(&self.engine).await;
+            self.calls.lock().unwrap().push(call);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn those(&self, is_one: impl Fn(&Call) -> bool) -> Vec<Call> {
+        let calls = self.calls.lock().unwrap();
+        calls.iter().filter(|call| is_one(call)).cloned().collect()
+    }
+
+    /// Calls until this is the reason of a refusal.
+    async fn is_refused_in_the_end(&self, why: &str) {
+        let calls = async { while !Call::fresh(&self.engine).await.is_refused_as(why) {} };
+        patiently(&format!("{}: {why}", self.name), calls).await;
+    }
+}
+
+impl Trial {
+    /// Calls in so many tasks of each client, loses the primary, waits for another one, and continues to call.
+    async fn run(fault: Fault, durability: Durability, tasks: usize) -> Self {
+        let group = block_in_place(|| SentinelSetup::builder().partitions().start());
+        let ways = group.sentinel_addrs().into_iter().map(TcpProxy::start);
+        let ways: Vec<_> = ways.collect();
+        let addrs: Vec<_> = ways.iter().map(|way| way.addr().to_string()).collect();
+        let direct = format!("redis://{}", group.announced_addr(&group.servers()[0]));
+        let behind = format!(
+            "redis+sentinel://{}/{}",
+            addrs.join(","),
+            SentinelSetup::NAME
+        );
+        let stays = Client::connect("stays", direct, durability).await;
+        let follows = Client::connect("follows", sentinel_url(&group), durability).await;
+        let cut_off = Client::connect("cut off", behind, durability).await;
+        let (stop, mut calling) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        let clients = [&stays, &follows, &cut_off];
+        for client in clients.repeat(tasks) {
+            calling.spawn(client.clone().call_until(Arc::clone(&stop)));
+        }
+        for client in clients {
+            let has_enough = || client.those(|call| call.answer.is_ok()).len() >= ENOUGH;
+            until("each client has answers", has_enough).await;
+        }
+        let (struck, new) = block_in_place(|| {
+            let old = &group.servers()[0];
+            let how = match fault {
+                Fault::Parted(how) => {
+                    group.isolate(&[old], how);
+                    Some(how)
+                }
+                Fault::PartedWithReplica => {
+                    group.isolate(&[old, &group.servers()[1]], Partition::Cut);
+                    Some(Partition::Cut)
+                }
+                Fault::Killed => {
+                    old.kill();
+                    None
+                }
+            };
+            for (way, how) in ways.iter().zip(how.into_iter().cycle()) {
+                way.separate(IpAddr::V4(Ipv4Addr::LOCALHOST), how);
+            }
+            (Instant::now(), group.await_new_primary(old).url())
+        });
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        stop.store(true, Ordering::Relaxed);
+        calling.join_all().await;
+        Self {
+            stays,
+            follows,
+            cut_off,
+            other: engine(connect(new).await.unwrap(), PATIENCE),
+            struck,
+            group,
+            ways,
+        }
+    }
+
+    /// Ends the fault, and waits until the former primary is a replica.
+    fn heal(&self) {
+        let old = &self.group.servers()[0];
+        self.group.heal();
+        self.ways.iter().for_each(TcpProxy::rejoin);
+        block_in_place(|| {
+            if !old.is_running() {
+                old.restart();
+            }
+            self.group.await_replica(old);
+        });
+    }
+
+    async fn tally(&self, client: &Client) -> Tally {
+        let both = stream::iter(client.those(|call| call.ran)).map(|first| async {
+            let second = Call::make(&self.other, first.key).await;
+            (first, second)
+        });
+        let mut tally = Tally::default();
+        for (first, second) in both.buffer_unordered(64).collect::<Vec<_>>().await {
+            tally.executed += 1;
+            tally.again += usize::from(second.ran);
+            match (first.answer, second.answer) {
+                (Ok(first), Ok(second)) => tally.differ += usize::from(first != second),
+                (_, Err(error)) if matches!(error.kind(), ErrorKind::Running { .. }) => {
+                    tally.held += 1;
+                }
+                (Err(_), Ok(_)) => {}
+                (_, Err(error)) => panic!("the new primary is well: {error}"),
+            }
+        }
+        tally
+    }
+
+    fn clients(&self) -> [&Client; 3] {
+        [&self.stays, &self.follows, &self.cut_off]
+    }
+
+    async fn nothing_is_forgotten(&self) {
+        for client in self.clients() {
+            let (name, tally) = (client.name, self.tally(client).await);
+            assert!(tally.executed >= ENOUGH, "{name}: {tally:?}");
+            assert_eq!((tally.again, tally.differ), (0, 0), "{name}: {tally:?}");
+        }
+    }
+
+    /// Since the fault the client starts no body, and reports the reason.
+    async fn nothing_is_granted(&self, client: &Client, why: &str) {
+        let late = client.those(|call| call.began > self.struck);
+        assert!(!late.is_empty(), "{} called on", client.name);
+        let granted: Vec<_> = late.iter().filter(|call| call.ran).collect();
+        assert!(granted.is_empty(), "{}: {granted:?}", client.name);
+        // On a busy machine the deadline of each call of the trial may have come first.
+        if !late.iter().any(|call| call.is_refused_as(why)) {
+            client.is_refused_in_the_end(why).await;
+        }
+    }
+
+    /// The client has found the new primary, and its answers are stored there.
+    async fn calls_work_again(&self, client: &Client) {
+        let work = async {
+            while Call::fresh(&client.engine).await.answer.is_err() {}
+            loop {
+                let (name, tally) = (client.name, self.tally(client).await);
+                assert_eq!((tally.again, tally.differ), (0, 0), "{name}: {tally:?}");
+                if tally.held == 0 {
+                    return;
+                }
+            }
+        };
+        patiently("calls are answered, and all answers stored", work).await;
+    }
+}
+
+/// Error of a client that needs a new connection and can query no sentinel whether its server is still the primary.
+const NO_SENTINEL: &str = "asking the sentinel at ";
+
+async fn a_partition_forgets_nothing_that_is_replicated(how: Partition, cut_off: &str) {
+    let trial = Trial::run(Fault::Parted(how), ONE, 16).await;
+    trial.nothing_is_forgotten().await;
+    trial
+        .nothing_is_granted(&trial.stays, "0 of 1 replicas have it")
+        .await;
+    trial.nothing_is_granted(&trial.cut_off, cut_off).await;
+    trial.calls_work_again(&trial.follows).await;
+    trial.heal();
+    trial.calls_work_again(&trial.cut_off).await;
+    trial.calls_work_again(&trial.follows).await;
     // A URL of one server always means that server, even after its role has changed.
-    until("it is told that its server is a replica", || {
-        let said = seen.call(Client::Stays).refusal();
-        let said = said.ok_or("a replica granted a claim")?;
-        if said.contains("this server is a replica") {
-            Ok(())
-        } else {
-            Err(said)
-        }
-    });
+    let stays = &trial.stays;
+    stays
+        .is_refused_in_the_end("this server is a replica")
+        .await;
 }
 
-#[test]
-fn a_partition_that_cuts_links_forgets_nothing_that_is_replicated() {
-    a_partition_forgets_nothing_that_is_replicated(Partition::Cut);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_cuts_links_forgets_nothing_that_is_replicated() {
+    a_partition_forgets_nothing_that_is_replicated(Partition::Cut, NO_SENTINEL).await;
 }
 
-#[test]
-fn a_silent_partition_forgets_nothing_that_is_replicated() {
-    a_partition_forgets_nothing_that_is_replicated(Partition::Silent);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_partition_forgets_nothing_that_is_replicated() {
+    let why = "no reply to a claim";
+    a_partition_forgets_nothing_that_is_replicated(Partition::Silent, why).await;
 }
 
-#[test]
-fn a_killed_primary_forgets_nothing_that_is_replicated() {
-    let seen = Trial::new(Fault::Killed, ONE).run();
-    nothing_is_forgotten(&seen);
-    nothing_is_granted(&seen, Client::Stays, "the connection to Redis is lost");
-    calls_work_again(&seen, Client::Follows);
-    seen.topology().heal();
-    calls_work_again(&seen, Client::Follows);
-}
-
-#[test]
-fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
-    let seen = Trial::new(Fault::Stopped, ONE).run();
-    nothing_is_forgotten(&seen);
-    nothing_is_granted(&seen, Client::Stays, "0 of 1 replicas have it");
-    calls_work_again(&seen, Client::Follows);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_primary_forgets_nothing_that_is_replicated() {
+    let trial = Trial::run(Fault::Killed, ONE, 16).await;
+    trial.nothing_is_forgotten().await;
+    let why = "the connection to Redis is lost";
+    trial.nothing_is_granted(&trial.stays, why).await;
+    trial.calls_work_again(&trial.follows).await;
+    trial.heal();
+    trial.calls_work_again(&trial.follows).await;
 }
 
 /// With [`Durability::Acknowledged`] a former primary goes on granting, and all those claims are lost.
-fn a_partition_loses_acknowledged_records(how: Partition) {
-    let seen = Trial {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_loses_acknowledged_records() {
+    for how in [Partition::Cut, Partition::Silent] {
         // These calls wait for no replica, and all of them are executed again.
-        tasks: 4,
-        ..Trial::new(Fault::Parted(how), Durability::Acknowledged)
-    };
-    let seen = seen.run();
-    for client in seen.clients() {
-        let tally = seen.tally(client);
-        assert!(tally.again >= ENOUGH, "{client}: {tally:?}");
-        assert!(tally.differ >= ENOUGH, "{client}: {tally:?}");
+        let trial = Trial::run(Fault::Parted(how), Durability::Acknowledged, 4).await;
+        for client in trial.clients() {
+            let (name, tally) = (client.name, trial.tally(client).await);
+            assert!(tally.again >= ENOUGH, "{how:?}, {name}: {tally:?}");
+            assert!(tally.differ >= ENOUGH, "{how:?}, {name}: {tally:?}");
+        }
     }
 }
 
-#[test]
-fn a_partition_that_cuts_links_loses_acknowledged_records() {
-    a_partition_loses_acknowledged_records(Partition::Cut);
-}
-
-#[test]
-fn a_silent_partition_loses_acknowledged_records() {
-    a_partition_loses_acknowledged_records(Partition::Silent);
-}
-
 /// The limit of [`Durability::Replicated`]: that replica must be one that can be promoted.
-#[test]
-fn a_replica_that_is_lost_with_the_primary_does_not_count() {
-    let fault = Fault::PartedWithReplica(Partition::Cut);
-    let seen = Trial::new(fault, ONE).run();
-    let tally = seen.tally(Client::Stays);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_is_lost_with_the_primary_does_not_count() {
+    let trial = Trial::run(Fault::PartedWithReplica, ONE, 16).await;
+    let tally = trial.tally(&trial.stays).await;
     assert!(tally.again >= ENOUGH, "{tally:?}");
 }
 
-#[test]
-fn all_replicas_forget_nothing_when_one_is_lost_with_the_primary() {
-    let fault = Fault::PartedWithReplica(Partition::Cut);
-    let seen = Trial::new(fault, Durability::Replicated(2)).run();
-    nothing_is_forgotten(&seen);
-    nothing_is_granted(&seen, Client::Stays, "1 of 2 replicas have it");
-    nothing_is_granted(&seen, Client::CutOff, cut_off_from(Partition::Cut));
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_replicas_forget_nothing_when_one_is_lost_with_the_primary() {
+    let both = Durability::Replicated(2);
+    let trial = Trial::run(Fault::PartedWithReplica, both, 16).await;
+    trial.nothing_is_forgotten().await;
+    trial
+        .nothing_is_granted(&trial.stays, "1 of 2 replicas have it")
+        .await;
+    trial.nothing_is_granted(&trial.cut_off, NO_SENTINEL).await;
     // The group is one replica short, so the new primary cannot grant a claim either.
-    nothing_is_granted(&seen, Client::Follows, "of 2 replicas have it");
-    seen.topology().heal();
-    for client in [Client::Follows, Client::CutOff] {
-        calls_work_again(&seen, client);
+    trial
+        .nothing_is_granted(&trial.follows, "of 2 replicas have it")
+        .await;
+    trial.heal();
+    for client in [&trial.follows, &trial.cut_off] {
+        trial.calls_work_again(client).await;
     }
 }

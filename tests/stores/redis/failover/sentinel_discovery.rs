@@ -32,7 +32,7 @@ async fn a_failover_while_the_sentinels_are_out_of_reach_is_noticed() {
     for proxy in &proxies {
         proxy.black_hole(true);
     }
-    group.isolate(old, Partition::Silent);
+    group.isolate(&[old], Partition::Silent);
     let new = group.await_new_primary(old);
     group.await_settled();
     for proxy in &proxies {
@@ -62,7 +62,7 @@ fn a_failover_is_noticed_after_the_first_runtime_has_ended() {
     second.block_on(shop.pay("warm")).unwrap();
     drop(first);
     second.block_on(shop.pay("warmer")).unwrap();
-    group.isolate(old, Partition::Silent);
+    group.isolate(&[old], Partition::Silent);
     let new = group.await_new_primary(old);
     group.await_settled();
     let mut number = 0;
