@@ -95,7 +95,7 @@ impl ChromeDriver {
     pub fn chromium(&self) -> Chromium {
         let number = self.browsers.fetch_add(1, Ordering::Relaxed);
         let profile = self.dir().join(format!("profile-{number}"));
-        Chromium::new(self.browser.clone(), profile)
+        Chromium::new(self.browser.clone(), &profile)
     }
 }
 

@@ -32,19 +32,17 @@ const ARGS: [&str; 17] = [
 #[must_use = "a driver starts the browser when it is given the capabilities"]
 pub struct Chromium {
     program: PathBuf,
-    profile: PathBuf,
     args: Vec<String>,
     javascript: bool,
     waiting: bool,
 }
 
 impl Chromium {
-    pub(crate) fn new(program: PathBuf, profile: PathBuf) -> Self {
+    pub(crate) fn new(program: PathBuf, profile: &Path) -> Self {
         let mut args: Vec<_> = ARGS.map(str::to_owned).into();
         args.push(format!("--user-data-dir={}", profile.display()));
         Self {
             program,
-            profile,
             args,
             javascript: true,
             waiting: true,
@@ -61,17 +59,6 @@ impl Chromium {
     /// people. A test waits for its own conditions.
     pub fn without_waiting(mut self) -> Self {
         self.waiting = false;
-        self
-    }
-
-    /// Directory of the browser's profile.
-    pub fn profile(&self) -> &Path {
-        &self.profile
-    }
-
-    /// Adds an argument: `arg("--window-size=400,800")`.
-    pub fn arg(mut self, arg: impl Into<String>) -> Self {
-        self.args.push(arg.into());
         self
     }
 

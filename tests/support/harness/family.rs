@@ -4,7 +4,6 @@
 //! of a browser stay in its group.
 
 use std::path::Path;
-use std::process::Command;
 use std::{fmt, fs, io};
 
 use nix::errno::Errno;
@@ -34,17 +33,6 @@ impl Process {
             parent: words.next()?.parse().ok()?,
             group: words.next()?.parse().ok()?,
             state,
-        })
-    }
-
-    /// From a line of `ps -A -o pid=,ppid=,pgid=,state=`.
-    fn from_ps(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        Some(Self {
-            pid: words.next()?.parse().ok()?,
-            parent: words.next()?.parse().ok()?,
-            group: words.next()?.parse().ok()?,
-            state: words.next()?.chars().next()?,
         })
     }
 }
@@ -95,11 +83,6 @@ fn no_more<T: fmt::Debug>(left: &[T]) -> io::Result<()> {
 
 /// Command lines of all processes that have not ended.
 fn command_lines() -> io::Result<Vec<String>> {
-    if !Path::new("/proc/self/cmdline").exists() {
-        let output = Command::new("ps").args(["-A", "-o", "args="]).output()?;
-        let lines = String::from_utf8_lossy(&output.stdout);
-        return Ok(lines.lines().map(str::to_owned).collect());
-    }
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
         if let Ok(line) = fs::read(entry?.path().join("cmdline")) {
@@ -136,14 +119,6 @@ fn children(parent: i32) -> io::Result<Vec<Process>> {
 }
 
 fn all() -> io::Result<Vec<Process>> {
-    if Path::new("/proc/self/stat").exists() {
-        from_proc()
-    } else {
-        from_ps()
-    }
-}
-
-fn from_proc() -> io::Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
         // A process may end meanwhile, and most entries are no processes.
@@ -152,15 +127,6 @@ fn from_proc() -> io::Result<Vec<Process>> {
         }
     }
     Ok(all)
-}
-
-/// For systems without `/proc`.
-fn from_ps() -> io::Result<Vec<Process>> {
-    let output = Command::new("ps")
-        .args(["-A", "-o", "pid=,ppid=,pgid=,state="])
-        .output()?;
-    let lines = String::from_utf8_lossy(&output.stdout);
-    Ok(lines.lines().filter_map(Process::from_ps).collect())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use crate::HANG_LIMIT;
 
@@ -122,11 +121,6 @@ impl RespConn {
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
         self.stream.get_mut().write_all(&bytes)
-    }
-
-    /// Changes the reply timeout; the [limit](HANG_LIMIT) by default.
-    pub fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(Some(timeout))
     }
 
     /// Sends a command and reads its reply. An error of the server is a [`Reply::Error`].
