@@ -4,7 +4,7 @@
 //! It prints `calls <n>` now and then, and `stopped` after it received `stop`.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, Write as _};
+use std::io::{self, BufRead};
 use std::num::NonZeroU16;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use idem_runtime::observe::MetricsObserver;
 use idem_runtime::{
     Context, Engine, ErrorKind, Observer, OnCancel, OnRunning, Reconciled, admin::EntryState,
 };
+use idem_tests::lines::say;
 use idem_tests::seeded::Seeded;
 use tokio::task::JoinSet;
 
@@ -88,13 +89,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The panic of a body.
 const PANIC: &str = "a body of the soak panics";
-
-fn say(line: &str) {
-    // Without its listener a process has nothing to live for.
-    if writeln!(io::stdout().lock(), "{line}").is_err() {
-        process::exit(1);
-    }
-}
 
 impl Worker {
     async fn connect(

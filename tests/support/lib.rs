@@ -17,6 +17,7 @@ pub mod faulty;
 pub mod fixture;
 pub mod history;
 mod layers;
+pub mod lines;
 mod memory;
 pub mod orders;
 pub mod payment;

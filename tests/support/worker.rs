@@ -12,22 +12,20 @@
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
+use std::env;
 use std::future::Future;
-use std::io::{self, BufRead, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
 use idem_harness::{Reply, RespConn};
-use idem_runtime::store::Owner;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Context, Engine, Observer, OnRunning, observe::Event};
 use idem_tests::events::Events;
+use idem_tests::lines::{heard, random, say};
 use idem_tests::seeded::Seeded;
 use idem_tests::shop::Failure;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Number of keys in a window, and of tasks that call them.
@@ -61,11 +59,6 @@ impl Observer for Told {
             say(&format!("event {words}"));
         }
     }
-}
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").expect("somebody listens");
 }
 
 /// Connects, also to a server with faults.
@@ -109,11 +102,7 @@ async fn main() {
         calls: AtomicU64::new(1_000_000),
     });
     say("ready");
-    let (sender, mut lines) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        let lines = io::stdin().lock().lines().map_while(Result::ok);
-        lines.for_each(|line| drop(sender.send(line)));
-    });
+    let mut lines = heard();
     while let Some(line) = lines.recv().await {
         process.told(&line);
     }
@@ -281,13 +270,4 @@ impl Process {
         tasks.join_all().await;
         say("stopped");
     }
-}
-
-/// An answer that no other body can have given.
-fn random() -> String {
-    let mut text = String::new();
-    for byte in Owner::random().as_bytes() {
-        write!(text, "{byte:02x}").expect("a string takes anything");
-    }
-    text
 }

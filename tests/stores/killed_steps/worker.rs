@@ -27,11 +27,8 @@ mod gated_store;
 mod ledger;
 
 use std::collections::HashMap;
-use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
-use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
@@ -41,9 +38,9 @@ use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, Postgres, SqlStore, Sqlite};
 use idem_runtime::{Engine, OnLeaseLost, OnRunning};
+use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{Database as _, InPostgres, InSqlite};
 use idem_tests::seeded::Seeded;
-use tokio::sync::mpsc;
 
 use self::body::{Body, Bookings, Failure};
 use self::call::Call;
@@ -98,13 +95,6 @@ struct Process {
     calls: Arc<Calls>,
     by_key: Mutex<HashMap<String, Arc<Call>>>,
     renewals: Renewals,
-}
-
-fn say(line: &str) {
-    // Without the test there is nothing to do.
-    if writeln!(io::stdout().lock(), "{line}").is_err() {
-        process::exit(1);
-    }
 }
 
 async fn sql<B: Backend>(url: &str, table: &str) -> SqlStore<B> {
@@ -170,11 +160,7 @@ async fn main() {
         renewals,
     });
     say("ready");
-    let (sender, mut lines) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        let lines = io::stdin().lock().lines().map_while(Result::ok);
-        lines.for_each(|line| drop(sender.send(line)));
-    });
+    let mut lines = heard();
     let mut hushed = None;
     while let Some(line) = lines.recv().await {
         match &*line {

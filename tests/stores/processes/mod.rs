@@ -1,5 +1,4 @@
-//! One key shared by several processes, on Redis and on SQL databases.
+//! One key shared by several processes, on Redis.
 
 mod random_kills;
 mod redis;
-mod sql;

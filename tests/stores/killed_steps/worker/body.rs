@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use idem_runtime::{Classify, Error, Reconciled, Step, step, step_in_tx};
+use idem_tests::lines::say;
 use idem_tests::orders::database::{Database, InPostgres, InSqlite};
 use idem_tests::seeded::Seeded;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,6 @@ use sqlx::{Pool, Postgres, Sqlite};
 
 use crate::call::{Call, kind};
 use crate::ledger::Ledger;
-use crate::say;
 
 /// The number of parallel steps: few enough that `join_all` polls them all whenever one is woken.
 const MANY: usize = 28;

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use idem_runtime::Error;
+use idem_tests::lines::say;
 use tokio::sync::watch;
-
-use crate::say;
 
 #[derive(Debug)]
 pub(crate) struct Call {

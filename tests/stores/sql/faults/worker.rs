@@ -4,17 +4,11 @@
 //! begins, and `called <key>`.
 
 use std::env;
-use std::io::{self, Write as _};
 
 use idem_runtime::store::sql::SqliteStore;
 use idem_runtime::{Engine, Error, Observer, observe::Event};
 use idem_tests::events::Events;
-use tokio::sync::mpsc;
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").expect("somebody listens");
-}
+use idem_tests::lines::{heard, say};
 
 #[derive(Debug)]
 struct Told;
@@ -35,13 +29,9 @@ async fn main() {
     store.migrate().await.expect("the table is created");
     let engine = Engine::builder(store).prefix("worker").observer(Told);
     let engine = engine.build().expect("the settings agree");
-    let (lines, mut line) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        let read = io::stdin().lines().map_while(Result::ok);
-        read.for_each(|line| drop(lines.send(line)));
-    });
+    let mut lines = heard();
     say("begun");
-    while let Some(line) = line.recv().await {
+    while let Some(line) = lines.recv().await {
         let (what, key) = line.split_once(' ').expect("a word and a key");
         let (holds, name) = (what == "hold", key.to_owned());
         let call = engine.operation("work").key(key);

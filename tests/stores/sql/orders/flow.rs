@@ -5,21 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use idem_runtime::{Classify, Engine, Error, ErrorKind};
+use idem_tests::lines::{random, say};
 use idem_tests::orders::database::{Database, OUTAGE, PATIENCE};
 use idem_tests::orders::order::{Change, Order};
 use serde::{Deserialize, Serialize};
 use sqlx::Pool;
-
-use crate::{random, say};
-
-/// The place of the record of a burst.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Manner {
-    /// In the transaction of the order.
-    Inside,
-    /// Outside of any transaction: a lease, and every statement is committed alone.
-    Lease,
-}
 
 /// The answer to a placed order. No two bodies give the same.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -66,7 +56,6 @@ impl fmt::Display for Told<'_> {
 pub(crate) struct Clerk<D: Database> {
     pub(crate) engine: Engine,
     pub(crate) pool: Pool<D::Driver>,
-    pub(crate) manner: Manner,
 }
 
 /// Prints the steps of one task.

@@ -89,7 +89,7 @@ impl<'a> Lives<'a> {
 
     fn hire(&self) -> Worker {
         let worker = Worker::sibling("idem-orders");
-        worker.args([self.database, self.url, "inside"]).spawn()
+        worker.args([self.database, self.url]).spawn()
     }
 
     /// Runs one worker after the other, until there were enough.

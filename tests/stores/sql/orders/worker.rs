@@ -1,36 +1,29 @@
 //! A process of the shop, which prints its steps.
 //!
-//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of the record of a burst:
-//! `inside` the transaction of the order, or under a `lease`. It prints `waits` while the server is
-//! down, then `ready`, and then reads lines:
+//! `idem-orders <database> <url>`: `sqlite`, `postgres` or `mariadb`. It prints `waits` while the server is down, then
+//! `ready`, and then reads lines:
 //!
 //! ```text
-//! orders <number> …       takes these orders, each until it has an answer; ends with `done`
-//! burst <number> <count>  so many calls of one order at once; their body ends with `go`
+//! orders <number> …  takes these orders, each until it has an answer; ends with `done`
 //! ```
 //!
 //! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
 //! `again <number> <why>` before a retry of an order.
 
-mod burst;
 mod flow;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::io::{self, BufRead, Write as _};
+use std::env;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
-use idem_runtime::store::Owner;
 use idem_runtime::store::sql::SqlStore;
 use idem_runtime::{Engine, OnRunning};
+use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use self::burst::Go;
-use self::flow::{Clerk, Manner};
+use self::flow::Clerk;
 
 /// Number of orders that a worker takes at once.
 const TASKS: usize = 3;
@@ -39,34 +32,15 @@ const CONNECTIONS: u32 = 20;
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [database, url, manner] = &arguments[..] else {
-        panic!("idem-orders <database> <url> <manner>");
-    };
-    let manner = match &**manner {
-        "inside" => Manner::Inside,
-        "lease" => Manner::Lease,
-        other => panic!("not a manner: {other}"),
+    let [database, url] = &arguments[..] else {
+        panic!("idem-orders <database> <url>");
     };
     match &**database {
-        "sqlite" => work::<InSqlite>(url, manner).await,
-        "postgres" => work::<InPostgres>(url, manner).await,
-        "mariadb" => work::<InMariaDb>(url, manner).await,
+        "sqlite" => work::<InSqlite>(url).await,
+        "postgres" => work::<InPostgres>(url).await,
+        "mariadb" => work::<InMariaDb>(url).await,
         other => panic!("not a database: {other}"),
     }
-}
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").expect("somebody listens");
-}
-
-/// A text that no other body can have answered.
-fn random() -> String {
-    let mut text = String::new();
-    for byte in Owner::random().as_bytes() {
-        write!(text, "{byte:02x}").expect("a string takes anything");
-    }
-    text
 }
 
 /// The server may be down for a moment when a process starts.
@@ -82,7 +56,7 @@ async fn store<D: Database>(url: &str) -> SqlStore<D::Backend> {
     }
 }
 
-async fn work<D: Database>(url: &str, manner: Manner) {
+async fn work<D: Database>(url: &str) {
     let engine = Engine::builder(store::<D>(url).await)
         .on_running(OnRunning::Wait(PATIENCE))
         .lease(Duration::from_secs(1))
@@ -92,27 +66,13 @@ async fn work<D: Database>(url: &str, manner: Manner) {
     let clerk = Arc::new(Clerk::<D> {
         engine: engine.build().expect("the settings agree"),
         pool: D::pool(url, CONNECTIONS),
-        manner,
     });
     say("ready");
-    let (sender, mut lines) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        let lines = io::stdin().lock().lines().map_while(Result::ok);
-        lines.for_each(|line| drop(sender.send(line)));
-    });
-    let go = Arc::new(Go::new(false));
+    let mut lines = heard();
     while let Some(line) = lines.recv().await {
         let words: Vec<_> = line.split(' ').collect();
-        let (clerk, go) = (Arc::clone(&clerk), Arc::clone(&go));
-        match words[..] {
-            ["orders", ..] => take(&clerk, words[1..].iter().map(number).collect()).await,
-            ["burst", order, count] => {
-                let count = count.parse().expect("a number");
-                tokio::spawn(clerk.burst(number(&order), count, go));
-            }
-            ["go"] => drop(go.send_replace(true)),
-            _ => panic!("not understood: {line}"),
-        }
+        assert_eq!(words[0], "orders", "not understood: {line}");
+        take(&clerk, words[1..].iter().map(number).collect()).await;
     }
 }
 
