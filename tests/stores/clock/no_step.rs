@@ -12,11 +12,9 @@ use idem_tests::shop::{connect, patiently};
 use super::fixture::{Fixture, LEASE, started};
 use super::servers::{ClockedServer, on_each_server};
 
-on_each_server!(
-    slow_replies_are_no_step,
-    a_restart_is_no_step,
-    renewals_are_no_step,
-);
+on_each_server! {
+    slow_replies_are_no_step, a_restart_is_no_step, renewals_are_no_step,
+}
 
 fn assert_no_step(fixture: &Fixture) {
     let events = fixture.events.all();
@@ -32,9 +30,9 @@ async fn sees_steps(clock: &FakeClock, fixture: &Fixture) {
 
 async fn slow_replies_are_no_step<P: ClockedServer>() {
     let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let proxy = TcpProxy::start(server.addr());
-    let fixture = Fixture::on(&P::open(&P::url(proxy.addr())).await);
+    let server = P::start_by(&clock);
+    let proxy = TcpProxy::start(server.server().addr());
+    let fixture = Fixture::on(&P::open(&P::url_at(proxy.addr())).await);
     for millis in [0, 800, 0, 1_500, 300] {
         proxy.delay(Duration::from_millis(millis));
         fixture.pay_anew().await;
@@ -45,15 +43,15 @@ async fn slow_replies_are_no_step<P: ClockedServer>() {
 
 async fn a_restart_is_no_step<P: ClockedServer>() {
     let clock = FakeClock::new();
-    let server = P::start(&clock);
+    let server = P::start_by(&clock);
     let fixture = Fixture::going_on(&server.store().await);
     fixture.pay_anew().await;
-    server.restart();
+    server.server().restart();
     fixture.pay_anew().await;
     assert_no_step(&fixture);
     // As after a failover behind one address.
     clock.set(3);
-    server.restart();
+    server.server().restart();
     fixture.pay_until("clock stepped forward", 1).await;
 }
 

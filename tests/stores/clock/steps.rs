@@ -5,13 +5,11 @@ use idem_tests::shop::{happened, until};
 use super::fixture::{Fixture, LEASE, started};
 use super::servers::{ClockedServer, on_each_server};
 
-on_each_server!(
-    a_step_is_reported,
-    a_renewal_sees_a_step,
-    a_step_within_a_lease_renews_it_at_once,
+on_each_server! {
+    a_step_is_reported, a_renewal_sees_a_step, a_step_within_a_lease_renews_it_at_once,
     a_lease_that_a_step_has_ended_is_renewed_unless_taken_over,
     limit_a_step_of_more_than_the_lease_starts_a_second_body,
-);
+}
 
 async fn a_step_is_reported<P: ClockedServer>() {
     let (clock, _server, fixture) = started::<P>().await;

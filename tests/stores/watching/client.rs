@@ -57,6 +57,7 @@ impl Client {
         take(&*self.0, key, &request).await
     }
 
+    #[allow(dead_code, reason = "a test of the cluster completes")]
     pub(crate) async fn complete(&self, key: &RecordKey, claim: &Header) {
         let record = finished(claim, OutcomeKind::Value, b"");
         complete(&*self.0, key, &record).await;

@@ -3,7 +3,6 @@
 
 mod broken;
 mod client;
-mod memory;
 mod redis;
 mod refused;
 mod runtimes;

@@ -13,28 +13,6 @@ fn sent(monitor: &mut Monitor, command: &str) -> usize {
 }
 
 #[tokio::test]
-async fn another_client_notifies_of_completions_and_releases() {
-    let server = RedisServer::start();
-    let url = server.url();
-    for url in [&url, &format!("{url}?protocol=resp3")] {
-        let (mine, other) = (Client::of(url).await, Client::of(&server.url()).await);
-        let claim = other.take(&key(1)).await;
-        let mut watch = mine.watch(&key(1)).await;
-        let mut elsewhere = mine.watch(&key(2)).await;
-        assert!(untold(&mut watch));
-        other.release(&key(1), &claim).await;
-        told(&mut watch).await;
-        let claim = other.take(&key(1)).await;
-        // A notified watcher reads the record.
-        mine.0.poll(&key(1)).await.unwrap();
-        other.complete(&key(1), &claim).await;
-        told(&mut watch).await;
-        assert!(untold(&mut watch) && untold(&mut elsewhere));
-        server.cli(&["FLUSHALL"]);
-    }
-}
-
-#[tokio::test]
 async fn ten_thousand_watches_of_a_key_are_one_subscription() {
     let server = RedisServer::start();
     let store = std::sync::Arc::new(store(&server.url()).await);
