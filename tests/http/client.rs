@@ -30,7 +30,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt as _};
 
-/// The key of most requests.
 pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
 
 /// What a client sees of a request, and whether it ran a handler for it: (status, text or code of a problem).
@@ -91,7 +90,6 @@ impl Fixture {
         }
     }
 
-    /// A layer for all clients.
     pub(crate) fn layer(&self) -> IdempotencyLayer {
         IdempotencyLayer::public(&self.engine, "shop.api")
     }
@@ -234,7 +232,6 @@ pub(crate) fn order(body: impl Into<Body>) -> Request {
     keyed("/orders").body(body.into()).unwrap()
 }
 
-/// A request with this header.
 pub(crate) fn with_key(key: impl AsRef<[u8]>, body: impl Into<Body>) -> Request {
     let request = Request::post("/orders").header("idempotency-key", key.as_ref());
     request.body(body.into()).unwrap()
@@ -248,7 +245,6 @@ pub(crate) fn of_tenant(tenant: &str, mut request: Request) -> Request {
     request
 }
 
-/// The tenant of a request.
 pub(crate) fn tenant(request: &Parts) -> Option<String> {
     Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
 }
@@ -258,7 +254,6 @@ pub(crate) fn keyed(uri: &str) -> Builder {
     Request::post(uri).header("idempotency-key", KEY)
 }
 
-/// A response that has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -286,7 +281,6 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Status and text.
     pub(crate) fn said(&self) -> (u16, &str) {
         (self.status.as_u16(), str::from_utf8(&self.body).unwrap())
     }
@@ -314,7 +308,6 @@ where
     response.unwrap_or_else(|never| match never {})
 }
 
-/// Sends it, and reads the response.
 pub(crate) async fn send<S>(service: &S, request: Request) -> Answer
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone,
@@ -328,7 +321,6 @@ where
     }
 }
 
-/// Sends it in the background.
 pub(crate) fn spawn<S>(service: &S, request: Request) -> JoinHandle<Answer>
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -356,7 +348,6 @@ pub(crate) fn frames() -> (Source, Body) {
     (source, Body::new(Frames(frames)))
 }
 
-/// A frame of data.
 #[allow(clippy::unnecessary_wraps, reason = "it is what is put into a body")]
 pub(crate) fn data(bytes: impl Into<Bytes>) -> Result<Frame<Bytes>, io::Error> {
     Ok(Frame::data(bytes.into()))

@@ -47,7 +47,6 @@ impl Server {
         connect(self.addr).await
     }
 
-    /// The answer to one request, which has a connection of its own.
     pub(crate) async fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut client = self.connect().await;
         client.write(request.as_ref()).await;
@@ -70,13 +69,11 @@ pub(crate) fn request(lines: impl AsRef<[u8]>, body: &str) -> Vec<u8> {
     [start.as_bytes(), lines.as_ref(), b"\r\n", body.as_bytes()].concat()
 }
 
-/// A request with a key that is written as it is.
 pub(crate) fn with_key(key: impl AsRef<[u8]>, body: &str) -> Vec<u8> {
     let line = [b"Idempotency-Key: ", key.as_ref(), b"\r\n"].concat();
     request(line, body)
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Client(TcpStream);
 

@@ -21,7 +21,6 @@ fn once(call: Pay) -> Pay {
     limited(call, 1)
 }
 
-/// The attempt that the next call would be.
 async fn attempt(call: Pay) -> Answer {
     call.run(|cx| async move { receipt(cx.attempt().into()) })
         .await

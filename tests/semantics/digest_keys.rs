@@ -33,7 +33,6 @@ const OPERATION: &str = "cards.charge";
 const CARD: &str = "4111111111110077";
 const CENTS: u64 = 1_999;
 
-/// The engine of a process on the store of the fixture.
 fn process(fixture: &Fixture, set: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
     let builder = Engine::builder(fixture.store.clone()).clock(fixture.clock.clone());
     let builder = builder.observer(fixture.events.clone());

@@ -88,7 +88,6 @@ async fn outage(fixture: &Fixture) {
     assert_eq!(took, Duration::from_secs(2));
 }
 
-/// A call of another key.
 fn other(fixture: &Fixture, key: u32) -> Pay {
     fixture.engine.operation("pay").key(&("other", key))
 }

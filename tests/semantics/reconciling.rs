@@ -41,7 +41,6 @@ pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
     call.run_reconciled(hook, body).await
 }
 
-/// The verdict of a hook.
 pub(crate) type Says = Reconciled<Receipt>;
 
 /// The effect happened; its receipt has number 7.

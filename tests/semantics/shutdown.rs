@@ -24,7 +24,6 @@ macro_rules! assert_waits {
     };
 }
 
-/// A shutdown waits for this, and ends with it.
 async fn is_waited_for<T>(fixture: &Fixture, ends: impl Future<Output = T>) -> T {
     let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);

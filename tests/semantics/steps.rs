@@ -56,7 +56,6 @@ pub(crate) async fn two_steps([charge, label]: [&Runs; 2], ends: Answer) -> Answ
     ends
 }
 
-/// Polls a call until this is so.
 pub(crate) async fn polled_until<F: Future>(mut call: Pin<&mut F>, so: impl Fn() -> bool) {
     while !so() {
         assert!(poll_once(call.as_mut()).await.is_none());

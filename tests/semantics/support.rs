@@ -21,7 +21,6 @@ pub(crate) use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The answer of a payment.
 pub(crate) type Answer = Result<Receipt, PayError>;
 
 /// A call whose treatment of errors is not set.
@@ -255,7 +254,6 @@ pub(crate) async fn caught<F: Future>(future: F) -> std::thread::Result<F::Outpu
     .await
 }
 
-/// Polls once.
 pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -352,7 +350,6 @@ pub(crate) async fn followers(number: usize, fixture: &Fixture) -> (Runs, JoinSe
     (runs, tasks)
 }
 
-/// The record of a key of `pay`.
 pub(crate) async fn record(fixture: &Fixture, key: u32) -> Record {
     let digest = KeyBuilder::new("pay", 1024).key(&key).unwrap();
     let place = RecordKey::new(fixture.key().prefix().into(), Operation::new("pay"), digest);

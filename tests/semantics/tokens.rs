@@ -14,7 +14,6 @@ on_every_store! {
     an_expired_token_is_looked_for_under_its_former_name,
 }
 
-/// The life of a token.
 const LIFE: Duration = Duration::from_mins(5);
 /// More than that, rounded up to the second.
 const OVER: Duration = LIFE.saturating_add(Duration::from_secs(1));
@@ -32,7 +31,6 @@ fn issuing(fixture: Fixture) -> Fixture {
     fixture.with(|engine| engine.tokens(issuer()).lease(LEASE))
 }
 
-/// A token for Ann.
 fn issued(fixture: &Fixture) -> String {
     let token = fixture.engine.issue_token(OPERATION, ANN);
     token.expect("the engine has an issuer")

@@ -16,7 +16,6 @@ use crate::worker::Worker;
 
 type Classified = idem_runtime::on_error::Classified;
 
-/// Connections of a process to its ledger.
 const CONNECTIONS: u32 = 6;
 
 /// The ledger, where there is one.
@@ -76,7 +75,6 @@ impl Books {
         !matches!(self, Self::None)
     }
 
-    /// Makes the table.
     pub(crate) async fn create(&self) -> sqlx::Result<()> {
         let create = "CREATE TABLE ledger (name VARCHAR(64), answer VARCHAR(64))";
         match self {
@@ -116,7 +114,6 @@ impl Books {
         }
     }
 
-    /// All rows.
     pub(crate) async fn ledger(&self) -> sqlx::Result<Ledger> {
         let select = "SELECT name, answer FROM ledger";
         let rows: Vec<(String, String)> = match self {

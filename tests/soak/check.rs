@@ -23,7 +23,6 @@ const REPEATED: u64 = 30_000_000;
 /// The delay that a busy machine may add to a time.
 const SLACK: u64 = 400_000;
 
-/// The promise of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     /// The lease of all calls, in microseconds.
@@ -39,7 +38,6 @@ impl Promise {
     }
 }
 
-/// A kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum What {
     /// A later caller gets something else than an acknowledged answer.
@@ -55,7 +53,6 @@ pub(crate) enum What {
     Unexplained,
     /// `max_attempts = 1`, and a second start.
     Twice,
-    /// Fences that do not grow.
     Fence,
     /// A caller gets the answer to another request.
     Payload,
@@ -71,7 +68,6 @@ pub(crate) enum What {
     Ledger,
 }
 
-/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) what: What,
@@ -85,7 +81,6 @@ pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
     /// Ends of attempts that records remember, and agree with the journals.
     pub(crate) recorded: BTreeMap<String, usize>,
-    /// Second starts by their explanation.
     pub(crate) second_starts: BTreeMap<String, usize>,
     pub(crate) starts: usize,
     pub(crate) answered: usize,
@@ -106,7 +101,6 @@ enum Unstored {
     WithinLease,
 }
 
-/// An answer that was acknowledged.
 #[derive(Debug)]
 struct Answer<'a> {
     text: &'a str,
@@ -130,7 +124,6 @@ impl Answer<'_> {
     }
 }
 
-/// Checks everything.
 pub(crate) fn check(history: &History, faults: &Faults, promise: Promise) -> Findings {
     let mut findings = Findings::default();
     for (name, key) in &history.keys {

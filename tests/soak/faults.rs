@@ -9,25 +9,19 @@ pub(crate) const SEATS: u32 = 4;
 /// Who a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The store, and with it every process.
     Store,
-    /// Processes of one seat.
     Seat(u32),
 }
 
-/// One fault, from its beginning to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Its name in the table.
     pub(crate) kind: String,
     pub(crate) target: Target,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The process that was killed.
     pub(crate) killed: Option<u32>,
 }
 
-/// All faults of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<Fault>);
 
@@ -37,7 +31,6 @@ const GRACE: u64 = 1_500_000;
 /// What kept processes from the store for long enough to let a lease lapse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// The kind of its longest fault.
     pub(crate) kind: String,
     pub(crate) from: u64,
     /// Of its last fault, without the time for connections.

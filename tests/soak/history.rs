@@ -6,7 +6,6 @@ use std::{fs, io};
 
 use crate::journal::{self, Entry};
 
-/// How a body ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// With an answer: a success, or a business error.
@@ -15,11 +14,9 @@ pub(crate) enum How {
     Down,
     Unknown,
     Panic,
-    /// Its future was dropped.
     Dropped,
 }
 
-/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Answer(Box<str>),
@@ -29,7 +26,6 @@ pub(crate) enum Told {
     Panic,
     /// The caller went away.
     Gone,
-    /// The kind of an error of idem.
     Error(Box<str>),
 }
 
@@ -65,11 +61,9 @@ pub(crate) struct Settling {
     pub(crate) to: Option<u64>,
     /// Its operator received another error than `StoreUnavailable`.
     pub(crate) failed: bool,
-    /// The answer of a resolution.
     pub(crate) answer: Option<Box<str>>,
 }
 
-/// All about one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Key {
     pub(crate) calls: Vec<Call>,
@@ -79,7 +73,6 @@ pub(crate) struct Key {
     pub(crate) recorded: Vec<(u64, Box<str>)>,
 }
 
-/// All keys.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) keys: HashMap<Box<str>, Key>,
@@ -94,7 +87,6 @@ pub(crate) struct History {
 type Places = HashMap<u32, (Option<usize>, Option<usize>, bool)>;
 
 impl History {
-    /// Reads all journals of a directory.
     pub(crate) fn read(dir: &Path) -> io::Result<Self> {
         let mut history = Self::default();
         for (number, path) in journals(dir)? {
@@ -105,7 +97,6 @@ impl History {
         Ok(history)
     }
 
-    /// Takes lines of one process.
     #[cfg(test)]
     pub(crate) fn take(&mut self, process: u32, lines: &str) {
         let mut places = Places::new();

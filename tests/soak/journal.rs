@@ -24,7 +24,6 @@ use std::path::Path;
 
 use crate::clock::now;
 
-/// The journal of one process.
 #[derive(Debug)]
 pub(crate) struct Journal(File);
 

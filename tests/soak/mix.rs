@@ -8,11 +8,9 @@ use idem_tests::seeded::Seeded;
 /// Calls of one operation, whose settings are those of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Nothing special.
     Plain,
     /// `max_attempts = 1`.
     Once,
-    /// `on_cancel = finish`.
     Finished,
     /// `on_cancel = unknown`, errors of class unknown, and an operator who resolves.
     Unknown,
@@ -42,7 +40,6 @@ impl Family {
         }
     }
 
-    /// The family of a key.
     pub(crate) fn of_key(key: &str) -> Self {
         let letter = key.chars().next();
         let found = FAMILIES.iter().find(|(_, of, _)| Some(*of) == letter);
@@ -70,7 +67,6 @@ const FAMILIES: [(Family, char, &str); 8] = [
     (Family::Booked, 'b', "soak.booked"),
 ];
 
-/// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Answer,
@@ -80,7 +76,6 @@ pub(crate) enum Ending {
     Panic,
 }
 
-/// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) key: String,
@@ -96,7 +91,6 @@ pub(crate) struct Plan {
 
 /// How long a hot key is hot.
 const EPOCH: u64 = 500_000;
-/// Hot keys of an epoch.
 const HOT: u64 = 48;
 /// Keys of so many epochs before are called again.
 const PAST: u64 = 40;
@@ -124,7 +118,6 @@ pub(crate) fn key(seeded: &mut Seeded, now: u64, books: bool) -> (Family, String
     (family, format!("{}{name}", family.names().0))
 }
 
-/// The plan of a call of this key.
 pub(crate) fn plan(seeded: &mut Seeded, family: Family, key: String) -> Plan {
     let on_running = match seeded.below(10) {
         0..=2 => OnRunning::Reject,

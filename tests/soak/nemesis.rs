@@ -21,7 +21,6 @@ use crate::options::Options;
 use crate::stores::Site;
 use crate::worker_fleet::WorkerFleet;
 
-/// Lanes of the nemesis.
 #[derive(Debug)]
 pub(crate) struct Nemesis<'a> {
     fleet: &'a WorkerFleet,

@@ -60,7 +60,6 @@ impl Options {
         }
     }
 
-    /// The lease of all calls.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_secs(if self.gentle { 30 } else { 1 })
     }

@@ -25,7 +25,6 @@ pub(crate) struct Row {
     pub(crate) took: Duration,
 }
 
-/// The head of the table.
 pub(crate) const HEAD: &str = "\
 | store | calls | keys | bodies | faults | second starts | unstored success | forgotten | lost | differing | unexplained | other | time | seed |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|";

@@ -33,7 +33,6 @@ pub(crate) const ALL: [&str; 8] = [
     "memory",
 ];
 
-/// The connections of a process.
 pub(crate) struct Connected {
     pub(crate) engine: EngineBuilder,
     pub(crate) books: Books,
@@ -85,7 +84,6 @@ async fn migrate<B: Backend>(url: &str) {
     migrated.expect("the server is up");
 }
 
-/// The servers of a store.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub(crate) enum Site {

@@ -41,7 +41,6 @@ fn tasks(store: &str) -> u64 {
     }
 }
 
-/// The process.
 pub(crate) struct Worker {
     pub(crate) engine: Engine,
     pub(crate) journal: Arc<Journal>,
@@ -87,7 +86,6 @@ pub(crate) fn main(arguments: &[String]) {
 /// Longer than a busy machine takes for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The panic of a body.
 const PANIC: &str = "a body of the soak panics";
 
 impl Worker {

@@ -12,7 +12,6 @@ use crate::faults::SEATS;
 use crate::metrics;
 use crate::stores::Site;
 
-/// The seats.
 #[derive(Debug)]
 pub(crate) struct WorkerFleet {
     seats: Vec<Seat>,

@@ -5,7 +5,6 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, Store,
 };
 
-/// Header of the claim that this request was granted.
 pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("no other owner has the key, and the store replied {reply:?}");
@@ -23,7 +22,6 @@ pub async fn take(store: &dyn Store, key: &RecordKey, request: &ClaimRequest) ->
     granted(request, &reply.expect("the store is up"))
 }
 
-/// The record of a finished call.
 pub fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
     let mut done = *claim;
     done.state = State::Done { outcome, schema: 1 };

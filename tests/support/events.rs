@@ -19,7 +19,6 @@ struct Inner {
 }
 
 impl Events {
-    /// All events so far.
     pub fn all(&self) -> Vec<String> {
         let seen = self.0.seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner).clone()
@@ -45,7 +44,6 @@ impl Events {
 }
 
 impl Events {
-    /// An event in words.
     pub fn words(event: &Event<'_>) -> String {
         match &event.kind {
             EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),

@@ -31,7 +31,6 @@ pub struct Fixture {
     pub far: Engine,
     /// The engine's clock. It is stopped until a test moves it.
     pub clock: ManualClock,
-    /// The recorded events.
     pub events: Events,
     /// The store as the engine accesses it.
     pub store: Faulty,
@@ -52,7 +51,6 @@ pub fn redis() -> &'static RedisServer {
     SERVER.get_or_init(|| RedisServer::builder().append_only_every_second().start())
 }
 
-/// Engines of two processes on a store.
 fn engines(
     store: &Faulty,
     prefix: &str,
@@ -68,7 +66,6 @@ fn engines(
 }
 
 impl Fixture {
-    /// A fixture on the memory store.
     pub fn memory() -> Self {
         let time = ManualClock::new();
         let store = MemoryStore::builder().clock(time.clone()).build();

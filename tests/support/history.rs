@@ -116,7 +116,6 @@ impl History {
         self.lapses.push((from, to));
     }
 
-    /// The keys that were called.
     pub fn keys(&self) -> Vec<String> {
         self.keys.keys().cloned().collect()
     }

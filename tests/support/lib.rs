@@ -6,6 +6,7 @@
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
     missing_debug_implementations,
+    missing_docs,
     reason = "a part of a test panics when it does not get what it needs, and its callers are tests"
 )]
 

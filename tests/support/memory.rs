@@ -61,7 +61,6 @@ impl InMemory {
         }
     }
 
-    /// The store itself.
     pub fn memory(&self) -> MemoryStore {
         self.store.clone()
     }

@@ -6,17 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use idem_runtime::Classify;
 use serde::{Deserialize, Serialize};
 
-/// Answer of a payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Number of the run that made it.
     pub run: u32,
 }
 
-/// Error of a payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub enum PayError {
-    /// The bank declined.
     #[class(business)]
     Declined {
         /// Number of the run that was declined.
@@ -28,7 +25,6 @@ pub enum PayError {
     /// The bank received the request and did not answer.
     #[class(unknown)]
     TimedOut,
-    /// idem refused.
     #[class(delegate)]
     Idem(idem_runtime::Error),
 }
@@ -40,7 +36,6 @@ impl From<idem_runtime::Error> for PayError {
 }
 
 impl PayError {
-    /// Kind of idem's refusal.
     pub fn kind(&self) -> &idem_runtime::ErrorKind {
         match self {
             Self::Idem(error) => error.kind(),
@@ -59,7 +54,6 @@ impl Runs {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Number of runs.
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }

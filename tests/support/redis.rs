@@ -16,17 +16,14 @@ const PASSWORD: &str = "a-secret-of-the-tests";
 /// A busy machine may delay a reply; no case depends on it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Deployment of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One server.
     Server,
     /// One server, for a user without dangerous or administrative commands, and without access to
     /// foreign keys.
     Restricted,
     /// One server behind its socket file.
     Unix,
-    /// One server with a password.
     Password,
     /// One server, in the newer protocol.
     Resp3,
@@ -47,7 +44,6 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them, with their names.
     pub const ALL: [(&'static str, Self); 15] = [
         ("redis", Self::Server),
         ("redis_acl", Self::Restricted),
@@ -109,7 +105,6 @@ impl Redis {
         Self { shape, back, store }
     }
 
-    /// The server, or the first of them.
     pub fn server(&self) -> &RedisServer {
         match &self.back {
             Back::Server(server) => server,
@@ -118,12 +113,10 @@ impl Redis {
         }
     }
 
-    /// The store.
     pub fn store(&self) -> &RedisStore {
         &self.store
     }
 
-    /// A fixture with a prefix of its own.
     pub fn fixture(&self, name: &str) -> InRedis {
         InRedis {
             redis: self.clone(),
@@ -204,7 +197,6 @@ pub fn sentinel_url(setup: &SentinelSetup) -> String {
     )
 }
 
-/// One prefix of a server.
 pub struct InRedis {
     redis: Redis,
     prefix: Arc<str>,

@@ -64,7 +64,6 @@ pub struct ChangingSecret(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// The number of changes so far.
     number: AtomicUsize,
     provided: AtomicUsize,
     /// The calls that are [`LATE`] still.

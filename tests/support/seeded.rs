@@ -8,7 +8,6 @@ use std::time::SystemTime;
 pub struct Seeded(u64);
 
 impl Seeded {
-    /// Generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -27,7 +27,6 @@ pub use self::verdict::{
 };
 use crate::events::Events;
 
-/// The password of servers that have one.
 pub const PASSWORD: &str = "password-marker";
 const KEY: &str = "key-marker";
 const SCOPE: &str = "scope-marker";
@@ -52,10 +51,8 @@ pub const SLACK: Duration = Duration::from_secs(10);
 /// Error of a body, and its class.
 #[derive(Classify, Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Failure {
-    /// An answer.
     #[class(business)]
     Declined,
-    /// No effect happened.
     #[class(system)]
     Down,
     /// idem's own refusal.
@@ -79,14 +76,11 @@ impl Failure {
     }
 }
 
-/// The answer of a body.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Receipt {
     /// Number of the body in its shop.
     pub run: usize,
-    /// The attempt in its context.
     pub attempt: u16,
-    /// The fence in its context.
     pub fence: u64,
     /// Text that must not occur in messages.
     pub memo: String,
@@ -97,7 +91,6 @@ pub struct Receipt {
 /// Every refusal that it returns is searched for text that it must not contain.
 #[derive(Clone, Debug)]
 pub struct Shop {
-    /// Events of its engine.
     pub events: Events,
     store: RedisStore,
     engine: Engine,
@@ -146,7 +139,6 @@ impl Shop {
         (server, shop)
     }
 
-    /// A shop with settings.
     pub async fn open_with(
         url: &str,
         store: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
@@ -156,7 +148,6 @@ impl Shop {
         Self::on(store, engine)
     }
 
-    /// A shop on this store.
     pub fn on(store: RedisStore, settings: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let prefix = format!("idem:{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -220,7 +211,6 @@ impl Shop {
         (error.kind(), error.to_string())
     }
 
-    /// The prefix of its records.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -235,7 +225,6 @@ impl Shop {
         self.pay_for(key, 1, async |_| Ok(())).await
     }
 
-    /// Calls with this body.
     pub async fn pay_by<F>(&self, key: &str, body: F) -> Result<Receipt, Failure>
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
@@ -325,7 +314,6 @@ impl Shop {
     }
 }
 
-/// The settings of a hasty shop.
 pub fn hasty(engine: EngineBuilder) -> EngineBuilder {
     engine.claim_deadline(HASTE).complete_deadline(HASTE)
 }

@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, Worker};
 
-/// Settings of the workers of a fleet.
 #[derive(Clone, Debug)]
 pub struct WorkerFleet<'a> {
     server: &'a RedisServer,
-    /// URL of the store.
     pub url: String,
     prefix: String,
-    /// The lease of the workers.
     pub lease: Duration,
-    /// Wait time of a duplicate.
     pub wait: Duration,
 }
 
@@ -59,7 +55,6 @@ impl<'a> WorkerFleet<'a> {
             .spawn()
     }
 
-    /// Number of effects of a key.
     pub fn effects(&self, key: &str) -> u64 {
         let name = format!("{}:effects:{key}", self.prefix);
         // A missing counter is an empty line.

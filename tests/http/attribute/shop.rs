@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 
 use crate::client::{self, Seen, patiently};
 
-/// A POST with a key of an order of this item.
 pub(crate) fn order(path: &str, key: &str, item: &str) -> Request {
     let request = Request::post(path).header("idempotency-key", format!("\"{key}\""));
     let request = request.header("content-type", "application/json");

@@ -32,7 +32,6 @@ fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Rou
     routed(handler, layer)
 }
 
-/// The next data of a response.
 async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
     let body = response.body_mut();
     let mut body = std::pin::pin!(body);

@@ -225,7 +225,6 @@ async fn a_shutdown_waits_for_the_end_of_a_response() {
     assert_eq!(fixture.events.count("completed value"), 1);
 }
 
-/// The response, or the message of a panic.
 async fn panic_of(shop: &Router, request: Request) -> Option<String> {
     let ended = patiently("a response or a panic", spawn(shop, request)).await;
     let panic = ended.err()?.into_panic();

@@ -116,21 +116,18 @@ impl Shop {
         spawn(&self.service, request)
     }
 
-    /// A request whose handler runs.
     async fn begin(&self, request: Request) -> JoinHandle<Answer> {
         let client = self.spawn(request);
         self.gate.runs().await;
         client
     }
 
-    /// Asserts the answer to a repeat.
     async fn repeat(&self, row: &str, request: Request, seen: Seen) {
         let rows = [(row, request, seen)];
         self.fixture.walk(&self.service, rows).await;
     }
 }
 
-/// Another request, with a key of its own.
 fn other(key: &str) -> Request {
     with_key(format!("\"{key}\""), "tea")
 }

@@ -25,7 +25,6 @@ struct Payment {
 
 /// A payment provider behind a network that loses replies, and its customer.
 struct Provider {
-    /// The charged amounts.
     charges: Arc<Mutex<Vec<u64>>>,
     /// How many requests have come to the layer.
     arrived: watch::Receiver<usize>,

@@ -45,7 +45,6 @@ fn of(tenant: &str, key: &str, body: &'static str) -> Request {
     of_tenant(tenant, with_key(format!("\"{key}\""), body))
 }
 
-/// A layer with a quota.
 fn limited(engine: &Engine, records: &Records) -> IdempotencyLayer {
     let take = records.clone();
     let layer = IdempotencyLayer::scoped(engine, "shop.api", tenant);

@@ -41,7 +41,6 @@ async fn entry_of(layer: &IdempotencyLayer) -> Entry {
     layer.entry(None, NAME).await.unwrap().unwrap()
 }
 
-/// The response that the client has missed.
 fn paid() -> Response<&'static str> {
     let response = Response::builder()
         .status(201)
@@ -52,7 +51,6 @@ fn paid() -> Response<&'static str> {
     response.body("{\"id\":7}").unwrap()
 }
 
-/// The replay of [`paid`].
 const PAID: Seen = Replayed(201, "{\"id\":7}");
 
 #[tokio::test]
@@ -129,7 +127,6 @@ async fn a_key_belongs_to_its_scope() {
 
 type Found = fn() -> Reconciled<Response<&'static str>>;
 
-/// The requests that a hook received.
 type Asked = Arc<Mutex<Vec<Request<Bytes>>>>;
 
 /// A router behind a layer whose hook returns this.

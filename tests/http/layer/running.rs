@@ -117,7 +117,6 @@ impl Shop {
     }
 }
 
-/// The request with this key and body.
 fn order(key: impl std::fmt::Display, body: &str) -> Request {
     with_key(format!("\"{key}\""), body.to_owned())
 }

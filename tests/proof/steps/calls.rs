@@ -16,7 +16,6 @@ use crate::history::{Ending, History, Said, What};
 use crate::parts::{NAMES, Parts, Turn};
 use crate::simulation::{LEASE, Simulation};
 
-/// The verdict of a reconcile hook.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
     /// The knowledge of the other side: the effect of the last body that came that far, or of none.
@@ -38,7 +37,6 @@ pub(crate) struct Plan<'a> {
     turns: [Turn; NAMES.len()],
 }
 
-/// A call that was made.
 pub(crate) struct Call<'a> {
     simulation: &'a Simulation,
     number: u32,
@@ -138,7 +136,6 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Makes it.
     pub(crate) fn make(self) -> Call<'a> {
         let simulation = self.simulation;
         let (number, gate) = (simulation.number(), Arc::new(Semaphore::new(self.opens)));
@@ -222,14 +219,12 @@ impl Call<'_> {
         self.simulation.drive(started).await;
     }
 
-    /// Until it has ended.
     pub(crate) async fn ended(&self) {
         self.simulation
             .drive(|simulation| simulation.has_ended(self.place))
             .await;
     }
 
-    /// Its caller goes away.
     pub(crate) fn go_away(&self) {
         self.simulation.drop_call(self.place);
     }

@@ -28,7 +28,6 @@ const BEFORE_THE_BODY: Duration = Duration::from_secs(5 + 2 * 2);
 /// The patience of an overtaken call, and the `complete_deadline`.
 const AFTER_THE_BODY: Duration = Duration::from_secs(5 + 2);
 
-/// The violations in a history.
 pub(crate) fn violations(events: &[Event], rules: &Rules) -> Vec<String> {
     let checks = [
         overlap(events),

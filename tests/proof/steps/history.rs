@@ -8,7 +8,6 @@ use std::time::Duration;
 use idem_runtime::store::{OutcomeKind, Owner};
 use idem_tests::payment::{PayError, Receipt};
 
-/// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Value,
@@ -53,7 +52,6 @@ impl Said {
     }
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Called {
@@ -93,7 +91,6 @@ pub(crate) enum What {
     Stored(OutcomeKind),
     /// An operator reset the record.
     Reset,
-    /// The reset dropped its steps.
     StepsDropped,
     /// The part of a step starts; `step` is its place in the body.
     StepStart {
@@ -101,7 +98,6 @@ pub(crate) enum What {
         step: u8,
         fence: u64,
     },
-    /// It had its effect.
     StepEffect {
         call: u32,
         step: u8,
@@ -173,12 +169,10 @@ impl History {
         events.push(Event { at, store, what });
     }
 
-    /// The store's time.
     pub(crate) fn store_time(&self) -> Duration {
         (self.0.times)().1
     }
 
-    /// A short name of an owner.
     pub(crate) fn owner(&self, owner: Owner) -> u32 {
         let owners = self.0.owners.lock();
         let mut owners = owners.unwrap_or_else(PoisonError::into_inner);

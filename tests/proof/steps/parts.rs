@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 
 use crate::history::{History, What};
 
-/// Their names, in their order.
 pub(crate) const NAMES: [&str; 2] = ["charge", "mail"];
 
 /// A step of every body of a path.
@@ -49,7 +48,6 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Runs them in their order.
     pub(crate) async fn run(&self) -> Result<(), PayError> {
         for ((number, name), part) in (0..).zip(NAMES).zip(self.all) {
             let work = async |cx: Step| self.part(number, cx).await;

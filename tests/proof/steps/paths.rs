@@ -17,7 +17,6 @@ use crate::sweep::Path;
 /// More than there are faults: an operator repeats an action until it succeeds.
 const TRIES: usize = 3;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Path> {
     [calls(), outcomes(), paused::paths(), steps::paths()].concat()
 }

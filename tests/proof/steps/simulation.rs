@@ -18,7 +18,6 @@ use crate::parts::Part;
 use crate::sweep::Set;
 use crate::tap::{ECHO, Echo, Tap, Traffic};
 
-/// The lease of every claim.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 /// When something that is held arrives.
@@ -53,7 +52,6 @@ pub(crate) struct Simulation {
     pub(crate) near: Engine,
     pub(crate) far: Engine,
     pub(crate) history: History,
-    /// The steps of every body.
     pub(crate) parts: &'static [Part],
     faulty: Faulty,
     traffic: Traffic,
@@ -62,7 +60,6 @@ pub(crate) struct Simulation {
     gone: Arc<Semaphore>,
     echo: String,
     held: RefCell<Vec<Strike>>,
-    /// The last step that is struck.
     last: usize,
     calls: RefCell<Vec<JoinHandle<()>>>,
     next_call: Cell<u32>,
@@ -194,7 +191,6 @@ impl Simulation {
         calls.len() - 1
     }
 
-    /// The caller goes away.
     pub(crate) fn drop_call(&self, place: usize) {
         self.stir();
         self.calls.borrow()[place].abort();
@@ -287,7 +283,6 @@ impl Simulation {
         }
     }
 
-    /// Time passes everywhere.
     pub(crate) fn pass(&self, time: Duration) {
         self.pause(time);
         self.fixture.clock.advance(time);

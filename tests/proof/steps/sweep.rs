@@ -14,7 +14,6 @@ use crate::history::Ending;
 use crate::parts::Part;
 use crate::simulation::{End, Simulation, Strike, When};
 
-/// The script of a path.
 type Script =
     dyn for<'a> Fn(&'a Simulation) -> Pin<Box<dyn Future<Output = ()> + 'a>> + Send + Sync;
 
@@ -31,7 +30,6 @@ pub(crate) struct Path {
     set: Arc<Set>,
     /// How later calls reconcile earlier ones.
     hook: Option<Hook>,
-    /// The steps of every body.
     parts: &'static [Part],
     rules: Rules,
     at_worst: &'static [&'static str],

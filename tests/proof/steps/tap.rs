@@ -250,7 +250,6 @@ impl Tap {
 /// reaches the store.
 pub(crate) const ECHO: &str = "echo";
 
-/// The engine's end.
 #[derive(Debug)]
 pub(crate) struct Echo<S> {
     pub(crate) store: S,

@@ -13,7 +13,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A span, with the events in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) name: &'static str,
@@ -72,20 +71,17 @@ pub(crate) fn all() -> &'static All {
 }
 
 impl All {
-    /// Every span and event so far.
     pub(crate) fn spans(&self) -> Vec<Seen> {
         let seen = self.spans.seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The spans of the calls of an operation.
     pub(crate) fn calls(&self, operation: &str) -> Vec<Seen> {
         let mut spans = self.spans();
         spans.retain(|span| span.field("idem.operation") == operation);
         spans
     }
 
-    /// Waits until the spans of the operation are so.
     pub(crate) async fn wait(&self, operation: &str, is_so: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
         loop {
             let changed = self.spans.changed.notified();
@@ -110,7 +106,6 @@ impl All {
     }
 }
 
-/// Records every span and every event.
 struct Recording(&'static Spans);
 
 /// The place of a span among those that were seen.

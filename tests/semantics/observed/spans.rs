@@ -24,7 +24,6 @@ fn poll_once<F: Future>(call: std::pin::Pin<&mut F>) {
     assert!(matches!(call.poll(&mut context), Poll::Pending));
 }
 
-/// The span has these events.
 #[track_caller]
 fn assert_has(span: &Seen, events: &[&str]) {
     for event in events {

@@ -49,7 +49,6 @@ impl Shop {
         }
     }
 
-    /// A call with key 7.
     pub(crate) fn pay(&self) -> CallBuilder<Classified> {
         self.engine.operation(self.operation).key(&7)
     }

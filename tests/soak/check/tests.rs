@@ -113,7 +113,6 @@ const CASES: &str = "\
 - another end: Recorded, (system error) + 1 9000 recorded 0 p1 100:system-error 150:panicked 200:value
 - one is left out: Recorded, (system error) + 1 9000 recorded 0 p1 100:system-error 200:value";
 
-/// The lines of a journal of an event.
 fn lines(event: &str) -> String {
     let (time, event) = event.split_once(' ').expect("a time");
     let time: u64 = time.parse().expect("milliseconds");

@@ -41,7 +41,6 @@ impl Running {
     }
 }
 
-/// A server with its clock, and a process on it.
 pub(crate) async fn started<P: ClockedServer>() -> (FakeClock, P, Fixture) {
     let clock = FakeClock::new();
     let server = P::start_by(&clock);

@@ -9,7 +9,6 @@ use idem_runtime::store::Store;
 use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
 use idem_tests::shop::{PATIENCE, connect};
 
-/// A server with a store of records.
 pub(crate) trait ClockedServer: Send + Sync + Sized + 'static {
     fn start_by(clock: &FakeClock) -> Self;
 

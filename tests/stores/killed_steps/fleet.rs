@@ -18,7 +18,6 @@ pub(crate) enum Said {
     Read(String, u64),
     /// A step has returned this kind of error.
     Refused(String, String),
-    /// The end of the call.
     Answer(String),
     /// The end of the call, with this kind of error.
     End(String),
@@ -103,7 +102,6 @@ impl Fleet {
         (key, said)
     }
 
-    /// Reads the next line.
     pub(crate) fn line(&mut self, process: &mut Process) -> (String, Said) {
         let line = process.worker.line();
         self.heard(process, &line)
@@ -176,7 +174,6 @@ impl Process {
         self.worker.pause();
     }
 
-    /// Wakes the process up.
     pub(crate) fn wake(&mut self) {
         self.worker.resume();
         if self.is_hushed {

@@ -20,7 +20,6 @@ use self::fleet::Fleet;
 use self::site::{Kind, Leases, Site};
 use self::stories::{Fault, Plan, five, known_points, parallel, points, tell};
 
-/// A plan for each point of a call, and for that in a hook.
 fn at_every_point() -> Vec<Plan> {
     let points = points();
     let mut plans: Vec<_> = points.iter().map(|point| Plan::at(&[&**point])).collect();

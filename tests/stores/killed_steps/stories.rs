@@ -11,7 +11,6 @@ use crate::books::once;
 use crate::fleet::{Fleet, Process, Said};
 use crate::site::Leases;
 
-/// The steps, and the points of each.
 const STEPS: [(&str, &[&str]); 5] = [
     ("charge", PLAIN),
     // Runs at most once.
@@ -121,17 +120,14 @@ impl Plan {
 pub(crate) struct Story {
     pub(crate) key: String,
     plan: Plan,
-    /// For a message.
     told: Vec<String>,
     /// Where the last attempt has stopped.
     stopped: BTreeSet<String>,
     /// Where the attempt of a stalled process has stopped.
     zombie: BTreeSet<String>,
-    /// The steps that are recorded.
     recorded: BTreeSet<String>,
     /// The steps that run once, have begun, and are not recorded.
     open: BTreeSet<String>,
-    /// How the call has ended.
     pub(crate) end: Option<Said>,
 }
 

@@ -89,7 +89,6 @@ impl Fixture {
         until("the copies are made", || self.stats().writing == 0).await;
     }
 
-    /// The record of a key.
     pub(crate) fn key(name: &str) -> RecordKey {
         let digest = KeyBuilder::new(PAY, 64).key(&name).unwrap();
         RecordKey::new(PREFIX.into(), Operation::new(PAY), digest)
@@ -109,7 +108,6 @@ pub(crate) fn asked(durable: &Faulty) -> (usize, usize) {
     sent.into()
 }
 
-/// A durable store in memory.
 pub(crate) fn memory() -> Faulty {
     Faulty::new(MemoryStore::new())
 }

@@ -23,7 +23,6 @@ async fn is_answered(fixture: &Fixture, key: &str) {
     patiently("the fast store answers", answers).await;
 }
 
-/// Beginnings and ends of faults.
 type Fault = fn(&RedisServer, &TcpProxy);
 
 /// Five consecutive failures degrade the fast store; it costs time only, and is used again when it is back.

@@ -8,7 +8,6 @@ use idem_tests::events::Events;
 
 use crate::prelude::*;
 
-/// The warnings of an engine on this store.
 fn warnings(
     store: impl Store,
     settings: impl FnOnce(EngineBuilder) -> EngineBuilder,

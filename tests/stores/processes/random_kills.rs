@@ -7,7 +7,6 @@ use idem_tests::history::History;
 use idem_tests::seeded::Seeded;
 use idem_tests::worker_fleet::WorkerFleet;
 
-/// Duration of the faults.
 const STORM: Duration = Duration::from_secs(10);
 /// Number of lines read between two faults.
 const CALM: u64 = 60;
@@ -17,7 +16,6 @@ struct Storm<'a> {
     proxy: &'a TcpProxy,
     seeded: Seeded,
     history: History,
-    /// Workers with their numbers.
     workers: Vec<(usize, Worker)>,
     next: usize,
 }
@@ -105,7 +103,6 @@ impl Storm<'_> {
         }
     }
 
-    /// Completes every key.
     fn finish(&mut self) {
         self.lapse();
         let mut worker = self.fleet.spawn();

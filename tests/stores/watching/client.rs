@@ -35,7 +35,6 @@ impl Client {
         Self(Arc::new(store(url).await))
     }
 
-    /// A client and its server.
     pub(crate) async fn alone() -> (RedisServer, Self) {
         let server = RedisServer::start();
         let client = Self::of(&server.url()).await;

@@ -9,7 +9,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::client::{Client, key, subscribers, told};
 
-/// A runtime of its own.
 fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().unwrap()

@@ -14,9 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::Broker;
 
-/// The topic of the messages.
 pub const TOPIC: &str = "bills";
-/// The consumer group.
 pub const GROUP: &str = "collectors";
 const DEAD: &str = "bills.dead";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +29,6 @@ const REJOIN: Duration = Duration::from_secs(8);
 
 /// A consumer group of a topic, and a topic of dead letters.
 pub struct Kafka {
-    /// The brokers.
     pub cluster: KafkaCluster,
     /// The ids that were sent to each partition, in the order of their offsets.
     sent: Mutex<Vec<Vec<String>>>,
@@ -39,7 +36,6 @@ pub struct Kafka {
     group: Arc<BaseConsumer>,
 }
 
-/// The text of a header.
 pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
     let mut headers = message.headers()?.iter();
     let found = headers.find(|header| header.key == name)?;
@@ -93,7 +89,6 @@ impl Kafka {
         elements.iter().map(|it| offset(it.offset())).collect()
     }
 
-    /// The dead letters.
     pub async fn letters(&self) -> Vec<OwnedMessage> {
         let client: BaseConsumer = self
             .client()

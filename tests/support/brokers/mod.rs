@@ -53,7 +53,6 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Sends messages whose id and payload are both this text.
     fn send(&self, ids: &[String]) -> impl Future<Output = ()> + Send;
 
-    /// Kills the server.
     fn kill(&self);
 
     /// Starts it again, with its data.
@@ -85,7 +84,6 @@ pub trait Subscribed: Broker {
     /// Sets where the source continues.
     fn on_lost(source: Self::Source, on_lost: OnLostSubscription) -> Self::Source;
 
-    /// Deletes the subscription.
     fn unsubscribe(&self) -> impl Future<Output = ()> + Send;
 
     /// Whether the subscription is there.

@@ -15,7 +15,6 @@ use super::{Broker, Subscribed};
 
 /// The stream of the messages, whose subjects begin with its name.
 pub const STREAM: &str = "bills";
-/// The durable of the stream.
 pub const DURABLE: &str = "collectors";
 
 /// The shortest time against duplicates that a stream can have. Later ones are stored.
@@ -29,7 +28,6 @@ const BATCH: usize = 1_000;
 pub struct Nats(pub NatsServer);
 
 impl Nats {
-    /// A connection.
     pub async fn client(&self) -> jetstream::Context {
         let server: ServerAddr = self.0.url().parse().expect("a URL of a server");
         // The client leaves out the login of a URL, and logs it.
@@ -43,7 +41,6 @@ impl Nats {
         jetstream::new(client.expect("the server is up"))
     }
 
-    /// Creates the two streams.
     pub async fn create_streams(client: &jetstream::Context) {
         let window = Duration::from_mins(2);
         for (name, duplicate_window) in [(STREAM, SHORTEST_WINDOW), ("dead", window)] {
@@ -58,7 +55,6 @@ impl Nats {
         }
     }
 
-    /// The dead letters.
     pub async fn letters(&self) -> Vec<StreamMessage> {
         let dead = self.client().await.get_stream("dead").await;
         let mut dead = dead.expect("a stream of dead letters");

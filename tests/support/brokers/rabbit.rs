@@ -50,9 +50,7 @@ const CLOSE: &str = r#"
 /// A quorum queue, or a classic one, and that of its dead letters.
 #[derive(Debug)]
 pub struct Rabbit<const CLASSIC: bool> {
-    /// The broker.
     pub server: Arc<RabbitServer>,
-    /// The name of the queue.
     pub queue: String,
     /// Whether another test gets the broker after this one.
     pub is_reusable: bool,
@@ -71,12 +69,10 @@ impl<const CLASSIC: bool> Drop for Rabbit<CLASSIC> {
 /// Ends with its connection.
 #[derive(Debug)]
 pub struct Link {
-    /// With confirmations.
     pub channel: Channel,
     _connection: Connection,
 }
 
-/// The text of a header.
 pub fn header(letter: &BasicGetMessage, name: &str) -> Option<String> {
     let headers = letter.properties.headers().as_ref()?;
     let text = headers.inner().get(name)?.as_long_string()?;
@@ -110,7 +106,6 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
         format!("{}.dead", self.queue)
     }
 
-    /// A connection of its own.
     pub async fn link(&self) -> Link {
         let properties = ConnectionProperties::default();
         let connection = Connection::connect(&self.server.url(), properties).await;
@@ -157,7 +152,6 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
         block_in_place(|| self.server.eval(&expressions))
     }
 
-    /// Takes the dead letters.
     pub async fn letters(&self) -> Vec<BasicGetMessage> {
         let (link, options) = (self.link().await, BasicGetOptions { no_ack: true });
         let mut letters = Vec::new();

@@ -10,12 +10,9 @@ use redis::{Cmd, Value};
 
 use super::{Broker, Subscribed};
 
-/// The stream of the messages.
 pub const STREAM: &str = "bills";
-/// The consumer group.
 pub const GROUP: &str = "collectors";
 
-/// A consumer group of a stream.
 #[derive(Debug)]
 pub struct RedisStreams(pub RedisServer);
 
@@ -47,7 +44,6 @@ impl RedisStreams {
         reply.expect("a reply of this type")
     }
 
-    /// The fields of the dead letters.
     pub async fn letters(&self) -> Vec<BTreeMap<String, String>> {
         let mut command = redis::cmd("XRANGE");
         command.arg(format!("{STREAM}:dead")).arg("-").arg("+");

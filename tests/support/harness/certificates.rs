@@ -42,17 +42,14 @@ impl Certificates {
         Self::make().expect("what is signed here can be signed")
     }
 
-    /// The certificate of the authority.
     pub fn ca_pem(&self) -> &str {
         &self.ca
     }
 
-    /// The certificate of a client.
     pub fn client_cert_pem(&self) -> &str {
         &self.client.cert
     }
 
-    /// The key of the client's certificate.
     pub fn client_key_pem(&self) -> &str {
         &self.client.key
     }

@@ -146,7 +146,6 @@ impl Guarded {
         self.lost = self.status.is_none();
     }
 
-    /// Sends a signal to the child.
     pub(crate) fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.try_wait()?.is_some() || self.lost {
             return Err(io::Error::other("the process has ended"));

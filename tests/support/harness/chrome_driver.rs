@@ -86,7 +86,6 @@ impl ChromeDriver {
         })
     }
 
-    /// URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port())
     }

@@ -82,12 +82,10 @@ impl ClusterSetupBuilder {
 }
 
 impl ClusterSetup {
-    /// Starts an empty cluster.
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// Builder of a cluster with settings.
     pub fn builder() -> ClusterSetupBuilder {
         ClusterSetupBuilder {
             node: RedisServer::builder(),
@@ -110,7 +108,6 @@ impl ClusterSetup {
         &self.nodes
     }
 
-    /// Addresses of the nodes.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.addr()).collect()
     }
@@ -120,7 +117,6 @@ impl ClusterSetup {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The slot of a key.
     pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
         let node = self.awake().next().expect("a node is up");
         let slot = node.reply(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use crate::RedisServer;
 use crate::replication::ask;
 
-/// The nodes, in the view of one of them.
 #[derive(Debug)]
 pub(crate) struct ClusterView {
     nodes: Vec<NodeView>,
@@ -17,7 +16,6 @@ pub(crate) struct NodeView {
     pub(crate) id: String,
     pub(crate) port: u16,
     flags: Vec<String>,
-    /// The id of the primary of a replica.
     primary: Option<String>,
     epoch: u64,
     connected: bool,
@@ -25,7 +23,6 @@ pub(crate) struct NodeView {
 }
 
 impl ClusterView {
-    /// Queries a node.
     pub(crate) fn of(server: &RedisServer) -> Result<Self, String> {
         let reply = ask(server, &["CLUSTER", "NODES"])?.to_string();
         let nodes = reply.lines().map(NodeView::parse);
@@ -34,7 +31,6 @@ impl ClusterView {
         Ok(Self { nodes })
     }
 
-    /// The queried node.
     pub(crate) fn myself(self) -> Result<NodeView, String> {
         let mut nodes = self.nodes.into_iter();
         let myself = nodes.find(|node| node.has("myself"));

@@ -51,7 +51,6 @@ impl TestDir {
         }
     }
 
-    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

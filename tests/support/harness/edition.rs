@@ -20,7 +20,6 @@ pub enum Edition {
 }
 
 impl Edition {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Redis62, Self::Redis8, Self::Valkey];
 
     /// The named one, or the one fetched for the workspace.

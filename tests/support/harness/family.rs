@@ -47,7 +47,6 @@ pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGSTOP, "TZ")
 }
 
-/// Resumes the children of a stopped process.
 pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGCONT, "")
 }

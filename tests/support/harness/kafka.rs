@@ -41,7 +41,6 @@ impl KafkaCluster {
         &self.brokers
     }
 
-    /// Creates a topic.
     pub fn create_topic(&self, name: &str, partitions: u32) {
         self.ask(&format!("topic {name} {partitions}"));
     }
@@ -61,7 +60,6 @@ impl KafkaCluster {
         self.worker().pause();
     }
 
-    /// Thaws it.
     pub fn resume(&self) {
         self.worker().resume();
     }

@@ -13,6 +13,7 @@
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
+    missing_docs,
     reason = "every function panics when its server fails, and its callers are tests"
 )]
 

@@ -24,7 +24,6 @@ const SERVER: &str = "IDEM_MARIADB_SERVER";
 #[derive(Debug)]
 pub struct MariaDbServer(DatabaseServer);
 
-/// Settings of a [`MariaDbServer`].
 pub type MariaDbServerBuilder = DatabaseServerBuilder<MariaDbServer>;
 
 impl MariaDbServer {
@@ -33,7 +32,6 @@ impl MariaDbServer {
         Self::builder().start()
     }
 
-    /// Builder of a server with settings.
     pub fn builder() -> MariaDbServerBuilder {
         DatabaseServerBuilder::new(|| Ok(Box::new(MariaDb::find()?)), Self)
     }
@@ -41,7 +39,6 @@ impl MariaDbServer {
 
 is_a!(MariaDbServer.0: DatabaseServer);
 
-/// The programs.
 #[derive(Debug)]
 struct MariaDb {
     server: PathBuf,

@@ -3,12 +3,10 @@
 use crate::replication::Replication;
 use crate::{HANG_LIMIT, RedisServer, poll};
 
-/// A primary with a replica that follows it.
 #[derive(Debug)]
 pub struct ReplicaPair {
     /// The primary, started first.
     pub primary: RedisServer,
-    /// The replica of the primary.
     pub replica: RedisServer,
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{RedisServer, TcpProxy};
 
-/// Effect of a partition on its links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partition {
     /// Links are cut, and new ones are cut at once.
@@ -74,7 +73,6 @@ impl Network {
         self.isolated().contains(&server)
     }
 
-    /// Ends all partitions.
     pub(crate) fn heal(&self) {
         self.isolated().clear();
         for proxy in &self.proxies {

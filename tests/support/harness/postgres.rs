@@ -32,7 +32,6 @@ host all all 127.0.0.0/8 scram-sha-256
 #[derive(Debug)]
 pub struct PostgresServer(DatabaseServer);
 
-/// Settings of a [`PostgresServer`].
 pub type PostgresServerBuilder = DatabaseServerBuilder<PostgresServer>;
 
 impl PostgresServer {
@@ -41,7 +40,6 @@ impl PostgresServer {
         Self::builder().start()
     }
 
-    /// Builder of a server with settings.
     pub fn builder() -> PostgresServerBuilder {
         DatabaseServerBuilder::new(|| Ok(Box::new(Postgres::find()?)), Self)
     }
@@ -49,7 +47,6 @@ impl PostgresServer {
 
 is_a!(PostgresServer.0: DatabaseServer);
 
-/// The programs.
 #[derive(Debug)]
 struct Postgres {
     server: PathBuf,

@@ -17,9 +17,7 @@ pub(crate) const APP: (&str, &str) = ("app", "pass@word");
 /// What does not depend on the installation.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    /// Name for messages.
     pub(crate) name: &'static str,
-    /// Scheme of its URLs.
     pub(crate) scheme: &'static str,
     /// SQL for the place of the data.
     pub(crate) data_query: &'static str,
@@ -38,7 +36,6 @@ pub(crate) trait Product: Debug + Send + Sync {
     /// User that it runs as.
     fn account(&self) -> Option<Account>;
 
-    /// The program of the server.
     fn server(&self) -> &Path;
 
     /// A data directory with the users and the database of every new server.

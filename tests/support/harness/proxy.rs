@@ -24,13 +24,11 @@ pub struct TcpProxy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyStats {
-    /// Connections accepted so far.
     pub connections: usize,
     /// Connections that are open now.
     pub live: usize,
     /// Requests that were passed on and whose reply was dropped together with the connection.
     pub dropped_replies: usize,
-    /// Bytes of requests that were passed on.
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
@@ -187,7 +185,6 @@ impl TcpProxy {
         self.shared.lock().delay = delay;
     }
 
-    /// Statistics so far.
     pub fn stats(&self) -> ProxyStats {
         self.shared.lock().now()
     }
@@ -221,7 +218,6 @@ impl Drop for TcpProxy {
 }
 
 impl Shared {
-    /// Serves one client to its end.
     fn serve(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let peer = client.peer_addr()?.ip();

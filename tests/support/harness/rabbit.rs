@@ -138,7 +138,6 @@ impl RabbitServer {
         self.url_with(&self.password)
     }
 
-    /// The URL of the broker with another password.
     pub fn url_with(&self, password: &str) -> String {
         format!("amqp://{USER}:{password}@{}/%2f", self.addr())
     }

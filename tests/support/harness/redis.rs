@@ -33,12 +33,10 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts an empty server.
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// Builder of a server with settings.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()
     }
@@ -118,7 +116,6 @@ impl RedisServer {
         password.map_or(String::new(), |password| credentials("", password))
     }
 
-    /// The URL for another user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{}{}", credentials(user, password), self.addr())
     }

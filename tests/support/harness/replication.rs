@@ -28,7 +28,6 @@ impl MemberUser {
         &self.secret
     }
 
-    /// Adds the user to a server.
     pub(crate) fn allowed_on(&self, builder: RedisServerBuilder) -> RedisServerBuilder {
         builder.acl_user(Self::NAME, &format!("on >{} ~* &* +@all", self.secret))
     }

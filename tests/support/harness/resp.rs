@@ -6,18 +6,15 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::HANG_LIMIT;
 
-/// A reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A status such as `OK`.
     Simple(String),
     /// An error, with its code in front: `NOAUTH Authentication required.`
     Error(String),
-    /// A number.
     Int(i64),
     /// A string of any bytes.
     Bulk(Vec<u8>),
-    /// No value.
     Nil,
     /// Replies in a row.
     Array(Vec<Self>),
@@ -53,7 +50,6 @@ impl Reply {
         }
     }
 
-    /// The bytes of a string or a status.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bulk(bytes) => Some(bytes),
@@ -62,7 +58,6 @@ impl Reply {
         }
     }
 
-    /// The text of an error.
     pub fn as_error(&self) -> Option<&str> {
         match self {
             Self::Error(text) => Some(text),
@@ -116,7 +111,6 @@ impl RespConn {
         }
     }
 
-    /// Sends a reply.
     pub fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
@@ -140,7 +134,6 @@ impl RespConn {
         self.stream.get_mut().write_all(&bytes)
     }
 
-    /// Reads the next reply.
     pub fn read(&mut self) -> io::Result<Reply> {
         let line = self.line()?;
         let (kind, rest) = line.split_at_checked(1).unwrap_or_default();

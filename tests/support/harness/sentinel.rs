@@ -131,7 +131,6 @@ impl SentinelSetupBuilder {
 }
 
 impl SentinelSetup {
-    /// Service name at the sentinels.
     pub const NAME: &str = "idem";
 
     /// Starts a group with empty servers.
@@ -139,7 +138,6 @@ impl SentinelSetup {
         Self::builder().start()
     }
 
-    /// Builder of a group with settings.
     pub fn builder() -> SentinelSetupBuilder {
         SentinelSetupBuilder {
             server: RedisServer::builder(),
@@ -149,7 +147,6 @@ impl SentinelSetup {
         }
     }
 
-    /// Addresses of the sentinels.
     pub fn sentinel_addrs(&self) -> Vec<SocketAddr> {
         self.sentinels
             .iter()
@@ -157,7 +154,6 @@ impl SentinelSetup {
             .collect()
     }
 
-    /// The sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
@@ -313,7 +309,6 @@ impl SentinelSetup {
         ))
     }
 
-    /// Announced address of a server.
     fn announced(&self, index: usize) -> SocketAddr {
         match &self.network {
             Some(network) => network.announced(index),

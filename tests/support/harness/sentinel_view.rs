@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use crate::replication::ask;
 use crate::{RedisServer, Reply, SentinelSetup};
 
-/// The group, in the view of one sentinel.
 #[derive(Debug)]
 pub(crate) struct SentinelView {
     primary: HashMap<String, String>,
@@ -14,7 +13,6 @@ pub(crate) struct SentinelView {
 }
 
 impl SentinelView {
-    /// Queries a sentinel.
     pub(crate) fn of(sentinel: &RedisServer) -> Result<Self, String> {
         let name = SentinelSetup::NAME;
         let primary = ask(sentinel, &["SENTINEL", "MASTER", name])?;

@@ -42,7 +42,6 @@ pub(crate) enum Family {
 
 /// What is different about a server.
 pub(crate) struct Description {
-    /// For messages.
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,

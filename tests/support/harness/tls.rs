@@ -51,7 +51,6 @@ impl RedisServer {
         format!("rediss://{}{}", self.login(), self.tls_addr())
     }
 
-    /// The URL for another user over TLS.
     pub fn tls_url_as(&self, user: &str, password: &str) -> String {
         format!(
             "rediss://{}{}",

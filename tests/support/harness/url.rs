@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-/// Credentials in front of an address.
 pub(crate) fn credentials(user: &str, password: &str) -> String {
     let (user, password) = (percent_encoded(user), percent_encoded(password));
     format!("{user}:{password}@")

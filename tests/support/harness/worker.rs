@@ -26,7 +26,6 @@ pub struct Worker {
     name: String,
 }
 
-/// Settings of a [`Worker`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `spawn`"]
 pub struct WorkerBuilder {
@@ -36,13 +35,11 @@ pub struct WorkerBuilder {
 }
 
 impl WorkerBuilder {
-    /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Adds arguments.
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
@@ -62,7 +59,6 @@ impl WorkerBuilder {
         environment.into_iter().fold(self, set)
     }
 
-    /// Runs the worker.
     pub fn spawn(self) -> Worker {
         let name = self.program.display().to_string();
         let spawned = Guarded::spawn(&self.program, &self.args, None, "", |command| {
@@ -127,7 +123,6 @@ impl Worker {
         Self::program(program)
     }
 
-    /// Any program, by path.
     pub fn program(path: impl AsRef<Path>) -> WorkerBuilder {
         WorkerBuilder {
             program: path.as_ref().to_owned(),
@@ -136,7 +131,6 @@ impl Worker {
         }
     }
 
-    /// Sends a line.
     pub fn send(&mut self, line: &str) {
         let stdin = self.child.stdin().expect("stdin is open");
         let sent = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
@@ -148,7 +142,6 @@ impl Worker {
         self.child.close_stdin();
     }
 
-    /// The next line.
     pub fn line(&mut self) -> String {
         let line = self.line_within(HANG_LIMIT);
         line.unwrap_or_else(|| panic!("{} says nothing for {HANG_LIMIT:?}", self.name))
@@ -198,7 +191,6 @@ impl Worker {
         self.lines.iter().collect()
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }

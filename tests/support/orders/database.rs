@@ -16,13 +16,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bounds the time without a server: the minute in which a killed one must be up again, and the wait that it began in.
 pub const OUTAGE: Duration = Duration::from_secs(80);
 
-/// One of the three databases.
 pub trait Database: Send + Sync + 'static {
     /// What idem calls it.
     type Backend: Backend;
     /// What sqlx calls it.
     type Driver: sqlx::Database<Connection = Self::Connection>;
-    /// A connection to it.
     type Connection: SqlTransaction + Connection<Database = Self::Driver>;
 
     /// Its name, as workers are told.

@@ -18,19 +18,15 @@ const CUSTOMERS: u64 = 7;
 /// What has a balance; the name is that of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
-    /// Units of an item.
     Stock,
     /// Whether a coupon can still be used.
     Coupons,
-    /// Points of a customer.
     Points,
 }
 
 impl Account {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Stock, Self::Coupons, Self::Points];
 
-    /// The table of the balances.
     pub fn table(self) -> &'static str {
         match self {
             Self::Stock => "stock",
@@ -39,7 +35,6 @@ impl Account {
         }
     }
 
-    /// Its number in the journal.
     pub fn number(self) -> i64 {
         match self {
             Self::Stock => 1,
@@ -58,12 +53,9 @@ impl Account {
     }
 }
 
-/// A change of a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What has the balance.
     pub account: Account,
-    /// Which of them.
     pub id: i64,
     /// By how much.
     pub by: i64,
@@ -72,14 +64,12 @@ pub struct Change {
 /// What a customer wants.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Its number, and the key of the call.
     pub number: u64,
     /// What it does to balances, in the order in which it is done.
     pub changes: Vec<Change>,
 }
 
 impl Order {
-    /// The order of this number.
     pub fn of(number: u64) -> Self {
         let mut seeded = Seeded::new(number);
         let item = number / GROUP * ITEMS_OF_A_GROUP + number % ITEMS_OF_A_GROUP;

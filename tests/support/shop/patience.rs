@@ -18,19 +18,16 @@ pub fn patient(store: RedisStoreBuilder) -> RedisStoreBuilder {
     store.connect_timeout(PATIENCE).response_timeout(PATIENCE)
 }
 
-/// A patient store at this URL.
 pub async fn connect(url: impl AsRef<str>) -> Result<RedisStore, StoreError> {
     patient(RedisStore::builder(url.as_ref())).connect().await
 }
 
-/// A server, and a patient store on it.
 pub async fn started() -> (RedisServer, RedisStore) {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
     (server, store.expect("the server is up"))
 }
 
-/// A server, and a proxy in front of it.
 pub fn proxied() -> (RedisServer, TcpProxy) {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());

@@ -224,7 +224,6 @@ fn events(words: &str) -> Vec<Event> {
     events
 }
 
-/// A trial for each history.
 pub(crate) fn trials() -> Vec<Trial> {
     let histories = HISTORIES.replace("\n    => ", " => ");
     let lines = histories.lines().filter(|line| !line.is_empty());

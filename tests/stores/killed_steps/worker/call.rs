@@ -17,7 +17,6 @@ pub(crate) struct Call {
     current: Mutex<Option<(&'static str, bool)>>,
 }
 
-/// The name of the kind of an error.
 pub(crate) fn kind(error: &Error) -> String {
     let debug = format!("{:?}", error.kind());
     let end = debug.find([' ', '{', '(']).unwrap_or(debug.len());

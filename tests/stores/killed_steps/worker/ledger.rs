@@ -24,7 +24,6 @@ impl Ledger {
         self.count(key, step)
     }
 
-    /// The number of effects of a step.
     pub(crate) fn count(&self, key: &str, step: &str) -> io::Result<u64> {
         match fs::read_to_string(self.path(key, step)) {
             Ok(lines) => Ok(lines.lines().count() as u64),

@@ -80,7 +80,6 @@ impl Fixture {
         self.call(key).run(async |_| Ok(self.run())).await
     }
 
-    /// A body.
     pub(crate) fn run(&self) -> u32 {
         self.runs.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -135,7 +134,6 @@ impl Fixture {
     }
 }
 
-/// A memory store on this clock.
 pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
     MemoryStore::builder().clock(clock.clone()).build()
 }

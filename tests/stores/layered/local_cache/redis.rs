@@ -165,7 +165,6 @@ async fn a_connection_that_falls_silent_is_noticed_soon() {
     taken_back(&other, &behind, "b").await;
 }
 
-/// The connection of a dropped engine is closed.
 #[tokio::test]
 async fn the_connection_goes_with_its_engine() {
     let server = RedisServer::start();

@@ -11,7 +11,6 @@ use idem_tests::shop::{PASSWORD, connect, until};
 use super::fixture::Fixture;
 use super::redis::{known_to_both, taken_back};
 
-/// The rights that every call needs.
 const NEEDED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \
                       +exists +hello +info";
 

@@ -8,13 +8,10 @@ use idem_harness::{
     Server, ZooKeeperServer,
 };
 
-/// A server of one kind.
 pub(crate) type Started = Box<dyn Deref<Target = Server> + Send>;
 
-/// The name and the start of a kind.
 pub(crate) type Kind = (&'static str, fn() -> Started);
 
-/// Every kind.
 pub(crate) static KINDS: [Kind; 8] = [
     ("redis", || Box::new(RedisServer::start())),
     ("nats", || Box::new(NatsServer::start())),
