@@ -12,12 +12,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const fn name(self) -> &'static str {
+    /// The feature of its store.
+    pub(crate) const fn feature(self) -> &'static str {
         match self {
-            Self::Redis => "Redis",
-            Self::Postgres => "PostgreSQL",
-            Self::MySql => "MySQL",
-            Self::Sqlite => "SQLite",
+            Self::Redis => "redis",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+            Self::Sqlite => "sqlite",
         }
     }
 }

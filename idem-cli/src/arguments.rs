@@ -32,22 +32,6 @@ pub(crate) struct Connection {
     /// `redis+cluster://host,host`, `postgres://`, `mysql://`, `sqlite:file`. The password is better in `IDEM_PASSWORD`.
     #[arg(long, global = true, env = "IDEM_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// The password, in place of one in the URL.
-    #[arg(
-        long = "password-of-env",
-        hide = true,
-        env = "IDEM_PASSWORD",
-        hide_env_values = true
-    )]
-    pub(crate) password: Option<String>,
-    /// The password of the sentinels.
-    #[arg(
-        long = "sentinel-password-of-env",
-        hide = true,
-        env = "IDEM_SENTINEL_PASSWORD",
-        hide_env_values = true
-    )]
-    pub(crate) sentinel_password: Option<String>,
     /// URL of the Redis in front, where `--store` is the durable store of a `LayeredStore`: its copies of answers are
     /// withdrawn with them. The password is better in `IDEM_FRONT`.
     #[arg(
@@ -232,30 +216,19 @@ pub(crate) struct Consent {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Why the record is changed: `why` shows it. Stored in plain text, in at most 256 bytes.
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        value_parser = parse_reason,
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
-    pub(crate) reason: String,
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason, allow_hyphen_values = true)]
+    pub(crate) reason: Option<String>,
     /// Your name, for `why`, in at most 64 bytes.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true,
-        env = "IDEM_OPERATOR"
-    )]
-    pub(crate) operator: String,
+    #[arg(long, value_name = "NAME", env = "IDEM_OPERATOR")]
+    pub(crate) operator: Option<String>,
 }
 
 impl Consent {
     /// The entry, whose change is remembered with name and reason.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
-        entry.signed(self.operator.clone(), self.reason.clone())
+        let [operator, reason] =
+            [&self.operator, &self.reason].map(|text| text.clone().unwrap_or_default());
+        entry.signed(operator, reason)
     }
 }
 

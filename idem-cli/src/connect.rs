@@ -1,6 +1,12 @@
 //! From a URL to an engine.
 
 use std::num::NonZeroU16;
+#[cfg(any(
+    feature = "digest-key",
+    feature = "encryption",
+    feature = "redis-tls",
+    feature = "sqlite"
+))]
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -103,12 +109,47 @@ impl Connection {
                 "no store: give --store URL, or set IDEM_STORE, as in IDEM_STORE=redis://localhost:6379",
             ));
         };
-        Address::parse(url, self.password.as_deref())
+        Address::parse(url, variable("IDEM_PASSWORD").as_deref())
     }
+
+    /// An error for an option of a feature that this build has not.
+    fn check_features(&self) -> Result<(), Failure> {
+        let urls = [&self.store, &self.front];
+        let has_tls = urls
+            .into_iter()
+            .flatten()
+            .any(|url| url.starts_with("rediss"))
+            || self.ca.is_some()
+            || self.cert.is_some();
+        for (is_there, is_used, feature) in [
+            (cfg!(feature = "redis-tls"), has_tls, "redis-tls"),
+            (
+                cfg!(feature = "digest-key"),
+                self.digest_key_file.is_some(),
+                "digest-key",
+            ),
+            (
+                cfg!(feature = "encryption"),
+                !self.encryption_key_file.is_empty(),
+                "encryption",
+            ),
+        ] {
+            if is_used && !is_there {
+                return Err(lacks(feature));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A password, which has no option: the list of processes would show it.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 impl Connected {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
+        connection.check_features()?;
         let mut connected = Self::durable(connection).await?;
         if let Some(front) = connection.front()? {
             let front = Arc::new(redis(connection, &front.url).await?);
@@ -154,13 +195,7 @@ impl Connected {
                 Ok(Self::of(store.connect().await?))
             }
             #[allow(unreachable_patterns, reason = "with all features there is no other")]
-            kind => Err(Failure::usage(format!(
-                "this build of idem has no {}: cargo install idem-cli --features {}",
-                kind.name(),
-                kind.name()
-                    .to_ascii_lowercase()
-                    .replace("postgresql", "postgres")
-            ))),
+            kind => Err(lacks(kind.feature())),
         }
     }
 
@@ -184,65 +219,41 @@ impl Connected {
         if let Some(ttl) = ttl {
             builder = builder.ttl(ttl).error_ttl(ttl);
         }
+        #[cfg(feature = "digest-key")]
         if let Some(file) = &connection.digest_key_file {
-            #[cfg(feature = "digest-key")]
-            {
-                builder = builder.digest_key(secret(file)?);
-            }
-            #[cfg(not(feature = "digest-key"))]
-            return Err(lacks(file, "digest-key"));
+            builder = builder.digest_key(secret(file)?);
         }
+        #[cfg(feature = "encryption")]
         if !connection.encryption_key_file.is_empty() {
-            #[cfg(feature = "encryption")]
-            {
-                let keys = encryption_keys(&connection.encryption_key_file)?;
-                builder = builder.encrypt(keys).accept_plaintext();
-            }
-            #[cfg(not(feature = "encryption"))]
-            return Err(lacks(Path::new(""), "encryption"));
+            let keys = encryption_keys(&connection.encryption_key_file)?;
+            builder = builder.encrypt(keys).accept_plaintext();
         }
         Ok(builder.build()?)
     }
 }
 
 async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure> {
-    #[cfg(not(feature = "redis-tls"))]
-    if url.starts_with("rediss") {
-        return Err(lacks(Path::new(url), "redis-tls"));
-    }
     let mut builder = RedisStore::builder(url)
         .checked_prefix(&connection.prefix)
         .response_timeout(connection.timeout)
         .connect_timeout(connection.timeout)
         // An operator has to see such a server as well; `doctor` reports it.
         .allow_eviction();
-    if let Some(password) = &connection.sentinel_password {
-        builder = builder.sentinel_credentials(None, password);
+    if let Some(password) = variable("IDEM_SENTINEL_PASSWORD") {
+        builder = builder.sentinel_credentials(None, &password);
     }
+    #[cfg(feature = "redis-tls")]
     if let Some(file) = &connection.ca {
-        #[cfg(feature = "redis-tls")]
-        {
-            builder = builder.root_certificate(read(file)?);
-        }
-        #[cfg(not(feature = "redis-tls"))]
-        return Err(lacks(file, "redis-tls"));
+        builder = builder.root_certificate(read(file)?);
     }
+    #[cfg(feature = "redis-tls")]
     if let (Some(certificate), Some(key)) = (&connection.cert, &connection.cert_key) {
-        #[cfg(feature = "redis-tls")]
-        {
-            builder = builder.client_certificate(read(certificate)?, read(key)?);
-        }
-        #[cfg(not(feature = "redis-tls"))]
-        {
-            let _ = key;
-            return Err(lacks(certificate, "redis-tls"));
-        }
+        builder = builder.client_certificate(read(certificate)?, read(key)?);
     }
     Ok(builder.connect().await?)
 }
 
-#[cfg(not(all(feature = "digest-key", feature = "encryption", feature = "redis-tls")))]
-fn lacks(_: &Path, feature: &str) -> Failure {
+fn lacks(feature: &str) -> Failure {
     Failure::usage(format!(
         "this build of idem lacks the feature `{feature}`: cargo install idem-cli --features {feature}"
     ))

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use idem_runtime::admin::{Entries, Entry, EntryState};
-use idem_runtime::{Engine, ErrorKind};
+use idem_runtime::Engine;
+use idem_runtime::admin::{Entry, EntryState};
 use serde_json::{Value, json};
 
 use crate::Session;
@@ -30,7 +30,11 @@ const NONE: &str = "-";
 pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
     let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(&session.engine, verb).step_size(scan.step_size());
+    let mut entries = record::entries(&session.engine, verb.operation.as_ref(), verb.state);
+    entries = entries.step_size(scan.step_size());
+    if let Some(cursor) = &verb.after {
+        entries = entries.after(cursor.clone());
+    }
     let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
     let cursor = loop {
         if !verb.oldest {
@@ -137,20 +141,6 @@ fn document(Found { entry, label, .. }: &Found, age: Duration) -> Value {
     document
 }
 
-fn entries(engine: &Engine, verb: &Ls) -> Entries {
-    let mut entries = engine.entries();
-    if let Some(operation) = &verb.operation {
-        entries = entries.operation(operation.clone());
-    }
-    if let Some(state) = verb.state {
-        entries = entries.state(state.entries());
-    }
-    if let Some(cursor) = &verb.after {
-        entries = entries.after(cursor.clone());
-    }
-    entries
-}
-
 /// Sorts by age, first the oldest. A record that two pages name is there once.
 fn oldest(found: &mut Vec<Found>) {
     let name = |found: &Found| (found.entry.operation().to_owned(), *found.entry.key());
@@ -167,17 +157,8 @@ async fn read_label(
     if !entry.has_journal() {
         return Ok(None);
     }
-    scan.wait().await;
-    let digest = entry.key().to_string();
-    let whole = engine.entry(entry.operation(), &digest);
-    match whole.await {
-        // It may have expired by now.
-        Ok(whole) => Ok(whole.and_then(|whole| whole.label())),
-        Err(error) if matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::TooLarge) => {
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
+    let whole = record::whole(engine, entry, scan).await?;
+    Ok(whole.and_then(|whole| whole.label()))
 }
 
 fn columns(found: &[Found], age: impl Fn(&Found) -> Duration, max_attempts: u16) -> Vec<Column> {

@@ -14,6 +14,7 @@ use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 use crate::pace::{MOST, Pace};
+use crate::record;
 use crate::text::{count, duration, records};
 
 /// What a purge has done.
@@ -74,15 +75,9 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-fn entries(engine: &Engine, verb: &Purge) -> Entries {
-    let mut entries = engine.entries().page_size(MOST);
-    if let Some(operation) = &verb.operation {
-        entries = entries.operation(operation.clone());
-    }
-    if let Some(state) = verb.state {
-        entries = entries.state(state.entries());
-    }
-    entries
+fn entries(engine: &Engine, verb: &Purge, scan: &Pace) -> Entries {
+    let entries = record::entries(engine, verb.operation.as_ref(), verb.state);
+    entries.page_size(MOST).step_size(scan.step_size())
 }
 
 /// Whether a record is to be removed.
@@ -100,7 +95,7 @@ fn matches(verb: &Purge, entry: &Entry) -> bool {
 /// How many records match, and the age of the oldest.
 async fn matching(engine: &Engine, verb: &Purge) -> Result<(u64, Option<Duration>), Failure> {
     let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(engine, verb).step_size(scan.step_size());
+    let mut entries = entries(engine, verb, &scan);
     let mut progress = Progress::new();
     let (mut number, mut oldest) = (0, None);
     while let Some(page) = scan.step(&mut entries).await? {
@@ -115,7 +110,7 @@ async fn matching(engine: &Engine, verb: &Purge) -> Result<(u64, Option<Duration
 
 async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
     let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(engine, verb).step_size(scan.step_size());
+    let mut entries = entries(engine, verb, &scan);
     // In small groups, spread over the second.
     let mut removals = Pace::new(verb.remove_rate);
     let at_once = removals.step_size();

@@ -17,7 +17,7 @@ use crate::output;
 use crate::pace::Pace;
 use crate::record;
 use crate::sample::{Sample, samples};
-use crate::settle::{Change, before, refuse_running, refused};
+use crate::settle::{change, refuse_running, refused};
 use crate::state;
 
 /// The most records in a second that are examined for samples.
@@ -95,50 +95,44 @@ pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, F
         OutcomeKind::Error => "business error",
         _ => "value",
     };
-    let change = Change {
-        verb: "resolve",
-        effect: format!(
-            "every later call gets this {kind} of {} bytes, as if the body had returned it. {checked}",
-            text.trim().len()
-        ),
-        yes: verb.consent.yes,
-        session,
+    let effect = format!(
+        "every later call gets this {kind} of {} bytes, as if the body had returned it. {checked}",
+        text.trim().len()
+    );
+    let resolve = async |entry: Entry| {
+        let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
+        let resolved = match verb.status {
+            Some(status) if is_response => {
+                let response = response(status, headers.clone(), text)?;
+                entry.resolve_response(response).await
+            }
+            Some(status) => entry.resolve_json(&reply(status, &headers, &text)).await,
+            None if is_error => entry.resolve_error_json(&text).await,
+            None => entry.resolve_json(&text).await,
+        };
+        resolved.map_err(refused)?;
+        // Headers that the stored response lacks.
+        let stored = engine.entry(&operation, &digest).await?;
+        let stored = stored.and_then(|entry| entry.stored_answer()?.response());
+        let is_lost = |name: &HeaderName| {
+            let stored = stored.as_ref();
+            stored.is_some_and(|response| !response.headers().contains_key(name))
+        };
+        let names = headers.iter().map(|(name, _)| name);
+        let lost: Vec<_> = names
+            .filter(|name| is_lost(name))
+            .map(HeaderName::as_str)
+            .collect();
+        Ok(match &lost[..] {
+            [] => "resolved".to_owned(),
+            lost => format!(
+                "resolved, without the headers {}, which are not stored",
+                lost.join(", ")
+            ),
+        })
     };
-    change.confirm(&entry)?;
-    let before = before(&entry);
-    let resolved = match verb.status {
-        Some(status) if is_response => {
-            let response = response(status, headers.clone(), text)?;
-            entry.resolve_response(response).await
-        }
-        Some(status) => entry.resolve_json(&reply(status, &headers, &text)).await,
-        None if is_error => entry.resolve_error_json(&text).await,
-        None => entry.resolve_json(&text).await,
-    };
-    resolved.map_err(refused)?;
-    let done = match &not_stored(engine, &before, &headers).await?[..] {
-        [] => "resolved".to_owned(),
-        lost => format!(
-            "resolved, without the headers {}, which are not stored",
-            lost.join(", ")
-        ),
-    };
-    change.report(before, &done).await
-}
-
-/// The headers that the stored response lacks.
-async fn not_stored<'h>(
-    engine: &Engine,
-    (operation, digest, _): &(String, String, Value),
-    headers: &'h Headers,
-) -> Result<Vec<&'h str>, Failure> {
-    let entry = engine.entry(operation, digest).await?;
-    let Some(response) = entry.and_then(|entry| entry.stored_answer()?.response()) else {
-        return Ok(Vec::new());
-    };
-    let names = headers.iter().map(|(name, _)| name);
-    let lost = names.filter(|name| !response.headers().contains_key(*name));
-    Ok(lost.map(HeaderName::as_str).collect())
+    let asked = ("resolve", verb.consent.yes);
+    change(session, asked, &effect, entry, resolve).await
 }
 
 /// Compares the answer with stored ones. Returns the result in words.

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use idem_runtime::Engine;
 use idem_runtime::admin::{Entry, EntryFilter, EntryState};
 use idem_runtime::store::OutcomeKind;
-use idem_runtime::{Engine, ErrorKind};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::pace::Pace;
+use crate::record;
 
 /// The most answers that are read.
 const MOST: usize = 16;
@@ -144,17 +145,7 @@ pub(crate) async fn samples(
             if !fits || !listed.types().matches(entry.types()) {
                 continue;
             }
-            scan.wait().await;
-            let digest = listed.key().to_string();
-            let whole = match engine.entry(listed.operation(), &digest).await {
-                Ok(whole) => whole,
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::TooLarge) =>
-                {
-                    None
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let whole = record::whole(engine, &listed, scan).await?;
             let Some(stored) = whole.and_then(|whole| whole.stored_answer()) else {
                 continue;
             };
@@ -271,57 +262,38 @@ mod tests {
 
     use super::*;
 
-    fn difference(stored: Value, given: Value) -> Option<String> {
-        Sample::of(stored).differs(&Sample::of(given))
-    }
-
-    #[test]
-    fn an_answer_of_the_same_form_differs_nowhere() {
-        let stored = || json!({ "charge": "c-1", "lines": [{ "cents": 1 }], "note": null });
-        for given in [
-            json!({ "charge": "", "lines": [], "note": "late" }),
-            json!({ "charge": "c", "lines": [{ "cents": 2 }, { "cents": -3 }] }),
-        ] {
-            assert_eq!(difference(stored(), given), None);
-        }
-    }
-
     #[test]
     fn the_first_difference_is_named_without_values() {
-        let stored = || json!({ "charge": { "id": "secret" }, "lines": [{ "cents": 1 }] });
+        let stored =
+            || json!({ "charge": { "id": "secret" }, "lines": [{ "cents": 1 }], "note": null });
         for (given, expected) in [
             (
+                json!({ "charge": { "id": "" }, "lines": [], "note": "late" }),
+                None,
+            ),
+            (
+                json!({ "charge": { "id": "c" }, "lines": [{ "cents": 2 }, { "cents": -3 }] }),
+                None,
+            ),
+            (
                 json!({ "charge": { "id": 7 }, "lines": [] }),
-                "`charge.id` is of type integer, and text in stored answers",
+                Some("`charge.id` is of type integer, and text in stored answers"),
             ),
             (
                 json!({ "charge": { "id": "c", "at": "secret" }, "lines": [] }),
-                "stored answers have no `charge.at`",
+                Some("stored answers have no `charge.at`"),
             ),
             (
                 json!({ "charge": { "id": "c" }, "lines": [{ "cents": 1 }, {}] }),
-                "`lines.[].cents` is missing",
+                Some("`lines.[].cents` is missing"),
             ),
             (
                 json!({ "charge": null, "lines": [] }),
-                "`charge` is of type null, and object in stored answers",
+                Some("`charge` is of type null, and object in stored answers"),
             ),
         ] {
-            assert_eq!(difference(stored(), given).as_deref(), Some(expected));
+            let difference = Sample::of(stored()).differs(&Sample::of(given));
+            assert_eq!(difference.as_deref(), expected);
         }
-    }
-
-    #[test]
-    fn a_reply_has_a_status_and_a_value() {
-        let reply = || json!({ "$reply": { "status": 201 }, "value": { "charge": "c-1" } });
-        assert_eq!(Sample::of(reply()).form(), "status 201 {\"charge\": text}");
-        let plain = difference(reply(), json!({ "charge": "c-2" }));
-        assert!(plain.is_some_and(|text| text.contains("such as 201: give --status")));
-        assert_eq!(
-            difference(json!(1), reply()).as_deref(),
-            Some("stored answers have no status")
-        );
-        let other = json!({ "$reply": { "status": 200 }, "value": { "charge": 1 } });
-        assert!(difference(reply(), other).is_some_and(|text| text.starts_with("`charge` is of")));
     }
 }

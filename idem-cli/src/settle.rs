@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::{ErrorKind, Reconciled};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Session;
 use crate::arguments::{Release, Reset};
@@ -16,57 +16,40 @@ use crate::record::{self, describe};
 use crate::state;
 use crate::text::duration;
 
-/// A change of a record.
-pub(crate) struct Change<'a> {
-    pub(crate) verb: &'static str,
-    /// What it does, for the operator who confirms it.
-    pub(crate) effect: String,
-    pub(crate) yes: bool,
-    pub(crate) session: &'a Session,
-}
-
-impl Change<'_> {
-    /// Shows the record and the change, and asks.
-    pub(crate) fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
-        if !self.session.json {
-            output::text(|out| {
-                describe(out, entry, self.session.max_attempts)?;
-                record::field(out, self.verb, &self.effect)
-            })?;
-        }
-        confirm(self.yes, &format!("{} this record?", self.verb))
+/// Shows the record and what the verb does to it, asks, changes it, and reports the result in the words of `change`.
+pub(crate) async fn change(
+    session: &Session,
+    (verb, yes): (&'static str, bool),
+    effect: &str,
+    entry: Entry,
+    change: impl AsyncFnOnce(Entry) -> Result<String, Failure>,
+) -> Result<ExitCode, Failure> {
+    if !session.json {
+        output::text(|out| {
+            describe(out, &entry, session.max_attempts)?;
+            record::field(out, verb, effect)
+        })?;
     }
-
-    /// Reports the result, with the record as it is now.
-    pub(crate) async fn report(
-        &self,
-        before: (String, String, Value),
-        done: &str,
-    ) -> Result<ExitCode, Failure> {
-        let (operation, digest, before) = before;
-        let after = self.session.engine.entry(&operation, &digest).await?;
-        if self.session.json {
-            output::document(&json!({
-                "changed": true,
-                "verb": self.verb,
-                "before": before,
-                "after": after.as_ref().map(record::document),
-            }))?;
-        } else {
-            let now = after.as_ref().map_or("gone", state::name);
-            let meaning = after
-                .as_ref()
-                .map_or("", |entry| state::meaning(entry, self.session.max_attempts));
-            output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// What is kept of an entry that a change consumes.
-pub(crate) fn before(entry: &Entry) -> (String, String, Value) {
+    confirm(yes, &format!("{verb} this record?"))?;
     let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
-    (operation, digest, record::document(entry))
+    let before = record::document(&entry);
+    let done = change(entry).await?;
+    let after = session.engine.entry(&operation, &digest).await?;
+    if session.json {
+        output::document(&json!({
+            "changed": true,
+            "verb": verb,
+            "before": before,
+            "after": after.as_ref().map(record::document),
+        }))?;
+    } else {
+        let now = after.as_ref().map_or("gone", state::name);
+        let meaning = after
+            .as_ref()
+            .map_or("", |entry| state::meaning(entry, session.max_attempts));
+        output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Refuses to change a claim that is held.
@@ -121,16 +104,12 @@ pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCod
             )));
         }
     };
-    let change = Change {
-        verb: "release",
-        effect: effect.to_owned(),
-        yes: verb.consent.yes,
-        session,
+    let released = async |entry: Entry| {
+        entry.release().await.map_err(refused)?;
+        Ok("released".to_owned())
     };
-    change.confirm(&entry)?;
-    let before = before(&entry);
-    entry.release().await.map_err(refused)?;
-    change.report(before, "released").await
+    let asked = ("release", verb.consent.yes);
+    change(session, asked, effect, entry, released).await
 }
 
 pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, Failure> {
@@ -196,16 +175,9 @@ pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, F
         }
         _ => "Any effect that has happened happens again",
     };
-    let change = Change {
-        verb: "reset",
-        effect: format!(
-            "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again}"
-        ),
-        yes: verb.consent.yes,
-        session,
-    };
-    change.confirm(&entry)?;
-    let before = before(&entry);
+    let effect = format!(
+        "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again}"
+    );
     let not_done = verb
         .not_done
         .iter()
@@ -215,11 +187,15 @@ pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, F
         .iter()
         .map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
     let steps: Vec<_> = not_done.chain(done).collect();
-    let reset = match &steps[..] {
-        _ if verb.drop_steps => entry.reset_with_steps().await,
-        [] => entry.reset().await,
-        steps => entry.reset_steps(steps).await,
+    let reset = async |entry: Entry| {
+        let reset = match &steps[..] {
+            _ if verb.drop_steps => entry.reset_with_steps().await,
+            [] => entry.reset().await,
+            steps => entry.reset_steps(steps).await,
+        };
+        reset.map_err(refused)?;
+        Ok("reset".to_owned())
     };
-    reset.map_err(refused)?;
-    change.report(before, "reset").await
+    let asked = ("reset", verb.consent.yes);
+    change(session, asked, &effect, entry, reset).await
 }

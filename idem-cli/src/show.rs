@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, SentKey};
+use idem_runtime::codec::StoredAnswer;
 use serde_json::{Value, json};
 
 use crate::Session;
@@ -12,25 +13,16 @@ use crate::output;
 use crate::record::{self, describe, field};
 use crate::state;
 
-/// The answer of a record, as far as it may be shown.
-enum Answer {
-    /// The record has none.
-    None,
-    /// It was not asked for.
-    Hidden,
-    Value(Value),
-    Unreadable(String),
-}
-
 pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Failure> {
     let entry = record::find(&session.engine, &verb.which).await?;
-    let answer = answer(&entry, verb.value);
+    let stored = entry.stored_answer();
+    let answer = stored.as_ref().filter(|_| verb.value).map(answer);
     if session.json {
         let mut document = record::document(&entry);
         match answer {
-            Answer::None | Answer::Hidden => {}
-            Answer::Value(value) => document["answer"] = value,
-            Answer::Unreadable(why) => document["answer_unreadable"] = why.into(),
+            None => {}
+            Some(Ok(value)) => document["answer"] = value,
+            Some(Err(why)) => document["answer_unreadable"] = why.into(),
         }
         if !verb.derive.is_empty() {
             document["derived"] = verb
@@ -45,10 +37,10 @@ pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Fail
     output::text(|out| {
         describe(out, &entry, session.max_attempts)?;
         match answer {
-            Answer::None => {}
-            Answer::Hidden => field(out, "answer", "not shown without --value")?,
-            Answer::Value(value) => field(out, "answer", &value.to_string())?,
-            Answer::Unreadable(why) => field(out, "answer", &why)?,
+            None if stored.is_some() => field(out, "answer", "not shown without --value")?,
+            None => {}
+            Some(Ok(value)) => field(out, "answer", &value.to_string())?,
+            Some(Err(why)) => field(out, "answer", why)?,
         }
         for label in &verb.derive {
             let keys = [
@@ -87,13 +79,8 @@ fn derived(entry: &Entry, label: &str) -> Value {
     })
 }
 
-fn answer(entry: &Entry, show: bool) -> Answer {
-    let Some(stored) = entry.stored_answer() else {
-        return Answer::None;
-    };
-    if !show {
-        return Answer::Hidden;
-    }
+/// The answer, or why it cannot be shown.
+fn answer(stored: &StoredAnswer) -> Result<Value, &'static str> {
     if let Some(response) = stored.response() {
         let (parts, body) = response.into_parts();
         let headers = parts
@@ -102,20 +89,16 @@ fn answer(entry: &Entry, show: bool) -> Answer {
             .map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]));
         let body = serde_json::from_slice(&body)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)));
-        return Answer::Value(json!({
+        return Ok(json!({
             "status": parts.status.as_u16(),
             "headers": headers.collect::<Vec<_>>(),
             "body": body,
         }));
     }
-    match stored.decode::<Value>() {
-        Ok(value) => Answer::Value(value),
-        Err(_) if stored.is_encrypted() => Answer::Unreadable(
-            "encrypted; --encryption-key-file ID:FILE reads it, with the key that wrote it"
-                .to_owned(),
-        ),
-        Err(_) => Answer::Unreadable(
-            "no value that can be shown: it is of a feature that this build has not".to_owned(),
-        ),
-    }
+    let unreadable = if stored.is_encrypted() {
+        "encrypted; --encryption-key-file ID:FILE reads it, with the key that wrote it"
+    } else {
+        "no value that can be shown: it is of a feature that this build has not"
+    };
+    stored.decode().map_err(|_| unreadable)
 }

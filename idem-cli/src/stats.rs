@@ -15,6 +15,7 @@ use crate::arguments::Stats;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 use crate::pace::{MOST, Pace};
+use crate::record;
 use crate::state::is_exhausted;
 use crate::table::{self, Column};
 use crate::text::{count, duration, millis, records};
@@ -135,12 +136,9 @@ pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Fai
 }
 
 async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
-    let mut entries = session.engine.entries();
-    if let Some(operation) = &verb.operation {
-        entries = entries.operation(operation.clone());
-    }
+    let entries = record::entries(&session.engine, verb.operation.as_ref(), None);
     let mut pace = Pace::new(verb.scan.rate);
-    entries = entries.page_size(MOST).step_size(pace.step_size());
+    let mut entries = entries.page_size(MOST).step_size(pace.step_size());
     let (mut tally, mut progress, mut seen) = (Tally::default(), Progress::new(), 0_u64);
     while let Some(page) = pace.step(&mut entries).await? {
         tally.unreadable += page.unreadable();

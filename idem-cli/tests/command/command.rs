@@ -38,16 +38,7 @@ pub(crate) fn words(line: &str) -> Vec<String> {
 )]
 pub(crate) fn idem_with(variables: &[(&str, &str)], line: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
-    for name in [
-        "IDEM_STORE",
-        "IDEM_PREFIX",
-        "IDEM_TABLE",
-        "IDEM_PASSWORD",
-        "IDEM_SENTINEL_PASSWORD",
-        "IDEM_CA",
-        "IDEM_CERT",
-        "IDEM_CERT_KEY",
-    ] {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("IDEM_")) {
         command.env_remove(name);
     }
     let output = command

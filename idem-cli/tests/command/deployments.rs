@@ -1,7 +1,6 @@
 //! The command over Sentinel, Cluster and TLS, while servers of them are down.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use idem_harness::{
@@ -54,8 +53,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_SENTINEL_PASSWORD", SENTINEL_PASSWORD),
     ]);
-    let replicas = site.done("doctor");
-    assert!(replicas.contains("2: online"), "{replicas}");
+    site.shows("doctor", "2: online");
     for key in ["f-1", "f-2"] {
         site.pay(key, Err(PayError::NoReply)).await.unwrap_err();
     }
@@ -80,7 +78,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
     }
     let value = serde_json::to_string(&receipt("r-f-1")).unwrap();
     let resolve = format!("resolve {PAY} --key \"f-1\" --yes --unchecked --value {value}");
-    assert!(site.done(resolve).contains("state now answered"));
+    site.shows(resolve, "state now answered");
     let counts = site.json("stats");
     assert_eq!(counts["total"]["records"], 3, "{counts:#}");
     let replayed = site.pay("f-1", Err(PayError::Down)).await;
@@ -202,22 +200,11 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
     }
 }
 
-/// Files of an authority and of a client, as an operator has them.
-struct Files {
-    dir: TestDir,
-}
-
-impl Files {
-    fn new() -> Self {
-        let dir = TestDir::new("command-tls").unwrap();
-        Self { dir }
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path: PathBuf = self.dir.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    }
+/// A file of an authority or of a client, as an operator has it.
+fn write(dir: &TestDir, name: &str, text: &str) -> String {
+    let path = dir.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
 }
 
 fn server(set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> RedisServer {
@@ -227,8 +214,8 @@ fn server(set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> RedisSe
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_over_tls() {
     let server = server(RedisServerBuilder::tls);
-    let files = Files::new();
-    let ca = files.write("ca.pem", server.certificates().ca_pem());
+    let dir = TestDir::new("command-tls").unwrap();
+    let ca = write(&dir, "ca.pem", server.certificates().ca_pem());
     let store = RedisStore::builder(server.tls_url());
     let store = store.root_certificate(server.certificates().ca_pem());
     let store = store.connect().await.unwrap();
@@ -241,11 +228,11 @@ async fn every_verb_over_tls() {
 #[test]
 fn what_is_wrong_with_tls_is_named() {
     let server = server(RedisServerBuilder::tls);
-    let files = Files::new();
-    let ca = files.write("ca.pem", server.certificates().ca_pem());
-    let other = files.write("other.pem", Certificates::new().ca_pem());
-    let text = files.write("text.pem", "no certificate");
-    let missing = files.dir.path().join("missing.pem").display().to_string();
+    let dir = TestDir::new("command-tls").unwrap();
+    let ca = write(&dir, "ca.pem", server.certificates().ca_pem());
+    let other = write(&dir, "other.pem", Certificates::new().ca_pem());
+    let text = write(&dir, "text.pem", "no certificate");
+    let missing = dir.path().join("missing.pem").display().to_string();
     let url = format!("rediss://{}", server.tls_addr());
     let store = [("IDEM_STORE", &*url), ("IDEM_PASSWORD", PASSWORD)];
     silent(&store, &format!("--ca {ca} ls")).done();
@@ -280,10 +267,10 @@ fn tls_to_a_database_names_the_feature() {
 fn a_certificate_of_the_client_is_presented() {
     let server = server(RedisServerBuilder::tls_client_auth);
     let certificates = server.certificates();
-    let files = Files::new();
-    let ca = files.write("ca.pem", certificates.ca_pem());
-    let cert = files.write("client.pem", certificates.client_cert_pem());
-    let key = files.write("client.key", certificates.client_key_pem());
+    let dir = TestDir::new("command-tls").unwrap();
+    let ca = write(&dir, "ca.pem", certificates.ca_pem());
+    let cert = write(&dir, "client.pem", certificates.client_cert_pem());
+    let key = write(&dir, "client.key", certificates.client_key_pem());
     let url = format!("rediss://{}", server.tls_addr());
     let store = [
         ("IDEM_STORE", &*url),
@@ -294,7 +281,7 @@ fn a_certificate_of_the_client_is_presented() {
     silent(&store, "doctor").refused(3, "--cert");
     silent(&store, &format!("--cert {cert} doctor")).refused(2, "--cert-key");
     let strange = Certificates::new();
-    let cert = files.write("strange.pem", strange.client_cert_pem());
-    let key = files.write("strange.key", strange.client_key_pem());
+    let cert = write(&dir, "strange.pem", strange.client_cert_pem());
+    let key = write(&dir, "strange.key", strange.client_key_pem());
     silent(&store, &format!("--cert {cert} --cert-key {key} doctor")).refused(3, "--cert");
 }

@@ -100,6 +100,13 @@ impl Site {
         self.idem(line).done()
     }
 
+    /// Asserts that the run succeeds and that its output has this text.
+    #[track_caller]
+    pub(crate) fn shows(&self, line: impl AsRef<str>, part: &str) {
+        let text = self.done(line);
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
     #[track_caller]
     pub(crate) fn json(&self, line: impl AsRef<str>) -> Value {
         self.idem(format!("{} --json", line.as_ref())).json()

@@ -70,7 +70,7 @@ async fn a_reset_withdraws_the_copy_in_front() {
     assert_eq!(replayed, Ok(receipt("r-1")));
     let url = front.url();
     let reset = format!("reset {PAY} --key \"o-1\" --yes --front {url}");
-    assert!(site.done(reset).contains("state now released"));
+    site.shows(reset, "state now released");
     let other = Site::new(durable.url(), {
         let fast = RedisStore::connect(front.url()).await.unwrap();
         let store = PostgresStore::connect(durable.url()).await.unwrap();

@@ -6,47 +6,49 @@ use crate::command::idem_with;
 
 const PASSWORD: &str = "s3cr3t-of-the-store";
 
-/// Runs the command in each of these ways, and asserts that nothing of the password is printed.
-fn assert_silent(variables: &[(&str, &str)], line: &str, code: i32) -> String {
-    let ran = idem_with(variables, line);
-    assert_eq!(ran.code, code, "{ran:?}");
-    let said = format!("{}{}", ran.out, ran.err);
-    assert!(!said.contains(PASSWORD), "{said}");
-    said
-}
-
 #[test]
 fn no_password_is_printed() {
     let server = RedisServer::builder().password(PASSWORD).start();
-    let addr = server.addr();
-    let with = format!("redis://:{PASSWORD}@{addr}");
-    let wrong = format!("redis://:{PASSWORD}-wrong@{addr}");
+    let (addr, database) = (server.addr(), PostgresServer::start());
+    let by = |password: &str| format!("redis://:{password}@{addr}");
+    let (with, wrong) = (by(PASSWORD), by(&format!("{PASSWORD}-wrong")));
     let without = format!("redis://{addr}");
-    let said = assert_silent(&[], &format!("--store {with} doctor"), 0);
-    assert!(said.contains(":***@"), "{said}");
-    assert_silent(&[], &format!("--store {with} stats"), 0);
-    assert_silent(&[("IDEM_STORE", &with)], "--help", 0);
-    assert_silent(&[("IDEM_STORE", &wrong)], "ls", 3);
-    assert_silent(&[("IDEM_STORE", &with)], "ls --rate 0", 2);
-    let said = assert_silent(&[("IDEM_STORE", &without)], "ls", 3);
-    assert!(said.contains("requires a password"), "{said}");
-    let by_variable = [("IDEM_STORE", &*without), ("IDEM_PASSWORD", PASSWORD)];
-    assert_silent(&by_variable, "ls", 0);
-    assert_silent(&by_variable, "--help", 0);
-    let twice = [("IDEM_STORE", &*with), ("IDEM_PASSWORD", PASSWORD)];
-    assert_silent(&twice, "ls", 2);
-    let nowhere = format!("redis://:{PASSWORD}@127.0.0.1:1");
-    let said = assert_silent(&[("IDEM_STORE", &nowhere)], "--timeout 200ms ls", 3);
-    assert!(said.contains("at 127.0.0.1:1:"), "{said}");
-    let no_url = format!("https://:{PASSWORD}@{addr}");
-    assert_silent(&[("IDEM_STORE", &no_url)], "ls", 2);
-}
-
-#[test]
-fn no_password_of_a_database_is_printed() {
-    let server = PostgresServer::start();
-    let wrong = server.url_as("app", PASSWORD);
-    assert_silent(&[("IDEM_STORE", &wrong)], "doctor", 3);
-    let no_number = format!("postgres://app:{PASSWORD}@localhost:port/db");
-    assert_silent(&[("IDEM_STORE", &no_number)], "ls", 3);
+    for (store, password, line, code, says) in [
+        (&*with, None, "doctor", 0, ":***@"),
+        (&with, None, "stats", 0, "no records"),
+        (&with, None, "--help", 0, "--store"),
+        (&wrong, None, "ls", 3, ""),
+        (&with, None, "ls --rate 0", 2, "--rate"),
+        (&without, None, "ls", 3, "requires a password"),
+        (&without, Some(PASSWORD), "ls", 0, "no such records"),
+        (&without, Some(PASSWORD), "--help", 0, "--store"),
+        (&with, Some(PASSWORD), "ls", 2, "leave one of them out"),
+        (
+            &format!("redis://:{PASSWORD}@127.0.0.1:1"),
+            None,
+            "--timeout 200ms ls",
+            3,
+            "at 127.0.0.1:1:",
+        ),
+        (&format!("https://:{PASSWORD}@{addr}"), None, "ls", 2, ""),
+        (&database.url_as("app", PASSWORD), None, "doctor", 3, ""),
+        (
+            &format!("postgres://app:{PASSWORD}@localhost:port/db"),
+            None,
+            "ls",
+            3,
+            "",
+        ),
+    ] {
+        let password = password.map(|password| ("IDEM_PASSWORD", password));
+        // As an option, which the list of processes shows, and as a variable.
+        let variables = [("IDEM_STORE", store)].into_iter().chain(password);
+        let by_variable = idem_with(&variables.collect::<Vec<_>>(), line);
+        let by_option = idem_with(password.as_slice(), &format!("--store {store} {line}"));
+        for ran in [by_variable, by_option] {
+            let said = format!("{}{}", ran.out, ran.err);
+            assert!(!said.contains(PASSWORD) && said.contains(says), "{said}");
+            assert_eq!(ran.code, code, "{said}");
+        }
+    }
 }
