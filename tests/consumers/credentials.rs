@@ -1,6 +1,8 @@
 //! Passwords that change while messages are consumed, and their providers, on real brokers.
 
-use idem_consumers::{JetStream, RabbitQueue, RedisStream};
+use std::fmt::Debug;
+
+use idem_consumers::{BrokerError, JetStream, RabbitQueue, RedisStream};
 use idem_harness::NatsServer;
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats, redis_streams};
 use idem_tests::secret::{ChangingSecret, change_acl_user};
@@ -38,6 +40,13 @@ async fn every_message_has_one_body<B: Broker>(
     assert!(provided > CHANGES as usize, "{provided}");
 }
 
+/// The server does not accept the secret any more.
+fn assert_refused<S: Debug>(connected: Result<S, BrokerError>, says: &str) {
+    let text = format!("{:?}", connected.unwrap_err());
+    assert!(text.contains(says), "{text}");
+    assert_no_marker(&text);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_of_rabbitmq_ends_no_source() {
     let (broker, secret) = (Rabbit::<false>::shared().await, ChangingSecret::default());
@@ -53,12 +62,11 @@ async fn a_changed_password_of_rabbitmq_ends_no_source() {
             r#"rabbit_auth_backend_internal:change_password(<<"app">>, <<"{password}">>, <<"test">>)."#
         ));
     };
-    let builder = || RabbitQueue::builder(&broker.server.url(), &broker.queue);
-    let source = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await
-        .unwrap();
+    let connect = || {
+        let builder = RabbitQueue::builder(&broker.server.url(), &broker.queue);
+        builder.credentials(secret.provider("app")).connect()
+    };
+    let source = connect().await.unwrap();
     assert_no_marker(&format!("{source:?}"));
     every_message_has_one_body(&broker, &secret, source, |password| {
         change(password);
@@ -66,13 +74,7 @@ async fn a_changed_password_of_rabbitmq_ends_no_source() {
     })
     .await;
     change("of the broker alone");
-    let refused = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await;
-    let text = format!("{:?}", refused.unwrap_err());
-    assert!(text.contains("credentials of the provider"), "{text}");
-    assert_no_marker(&text);
+    assert_refused(connect().await, "credentials of the provider");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,21 +84,16 @@ async fn a_changed_password_of_nats_ends_no_source() {
     let broker = Nats(server);
     Nats::create_streams(&broker.client().await).await;
     let url = format!("nats://{}", broker.0.addr());
-    let builder = || JetStream::builder(&url, nats::STREAM, nats::DURABLE);
-    let source = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await;
-    let source = source.unwrap().ack_wait(LEASE);
+    let connect = || {
+        let builder = JetStream::builder(&url, nats::STREAM, nats::DURABLE);
+        builder.credentials(secret.provider("app")).connect()
+    };
+    let source = connect().await.unwrap().ack_wait(LEASE);
     let on_server = |password: &str| broker.0.restart_with_login("app", password);
     every_message_has_one_body(&broker, &secret, source, on_server).await;
     block_in_place(|| broker.0.restart_with_login("app", "of the server alone"));
     let before = secret.provided();
-    let refused = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await;
-    assert_no_marker(&format!("{:?}", refused.unwrap_err()));
+    assert_refused(connect().await, "");
     assert_eq!(secret.provided(), before + 2);
 }
 
@@ -105,20 +102,13 @@ async fn a_changed_password_of_redis_ends_no_source() {
     let (broker, secret) = (RedisStreams::start().await, ChangingSecret::default());
     block_in_place(|| change_acl_user(&broker.0, &secret.password()));
     let url = format!("redis://{}", broker.0.addr());
-    let builder = || RedisStream::builder(&url, redis_streams::STREAM, redis_streams::GROUP);
-    let source = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await;
-    let source = source.unwrap().visibility(LEASE);
+    let connect = || {
+        let builder = RedisStream::builder(&url, redis_streams::STREAM, redis_streams::GROUP);
+        builder.credentials(secret.provider("app")).connect()
+    };
+    let source = connect().await.unwrap().visibility(LEASE);
     let on_server = |password: &str| change_acl_user(&broker.0, password);
     every_message_has_one_body(&broker, &secret, source, on_server).await;
     block_in_place(|| change_acl_user(&broker.0, "of the server alone"));
-    let refused = builder()
-        .credentials(secret.provider("app"))
-        .connect()
-        .await;
-    let text = format!("{:?}", refused.unwrap_err());
-    assert!(text.contains("credentials of the provider"), "{text}");
-    assert_no_marker(&text);
+    assert_refused(connect().await, "credentials of the provider");
 }
