@@ -10,7 +10,6 @@ use idem_runtime::store::{
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 cases! {
     1 the_first_claim_is_granted: transport,
@@ -81,26 +80,13 @@ async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
     }
 }
 
-/// A record without attempts left under a limit of three: released, and lapsed.
-const SPENT: [(State, Duration); 2] = [
-    (State::Released, RETAIN),
-    (
-        pending(),
-        RETAIN.checked_sub(LEASE).expect("a lease is shorter"),
-    ),
-];
-
-async fn exhausted(p: &Probe, request: &ClaimRequest) -> u16 {
-    expect!(p.claim(request).await, ClaimReply::Exhausted { attempts } => attempts)
-}
-
 async fn a_key_without_attempts_is_granted_to_nobody(p: Probe) {
-    for (state, life) in SPENT {
-        for max in [3, 2, 1] {
-            p.plant(&header(state), b"", life).await;
-            assert_eq!(exhausted(&p, &at_most(max, B)).await, 3);
-        }
+    for (state, life) in [(State::Released, RETAIN), (pending(), RETAIN - LEASE)] {
         p.plant(&header(state), b"", life).await;
+        for max in [3, 2, 1] {
+            let reply = p.claim(&at_most(max, B)).await;
+            assert_eq!(reply, ClaimReply::Exhausted { attempts: 3 });
+        }
         assert_eq!(p.take(&at_most(4, B)).await.attempts, 4);
     }
 }

@@ -2,15 +2,13 @@
 
 use super::probe::{
     A, B, C, IN_TIME, LEASE, NO_RECORDS, Probe, RETAIN, TTL, answer, ask_to_find_out, header,
-    pending, request_by, unknown_outcome,
+    request_by, unknown_outcome,
 };
-use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{ClaimReply, CompleteReply, Fence, State};
+use idem_runtime::store::{ClaimReply, CompleteReply};
 
 cases! {
     2 the_owner_of_a_live_claim_completes: transport,
     10 a_completion_that_is_no_record_is_refused: transport,
-    2 a_completion_whose_claim_is_not_as_it_says_is_stored,
     13 a_lapsed_reconciliation_is_unknown,
 }
 
@@ -33,25 +31,6 @@ async fn a_completion_that_is_no_record_is_refused(p: Probe) {
         assert_eq!(p.complete(&bytes).await, CompleteReply::Unreadable(error));
     }
     p.unchanged(&before, "what is no record").await;
-}
-
-async fn a_completion_whose_claim_is_not_as_it_says_is_stored(p: Probe) {
-    let granted = header(pending());
-    let said = [
-        with!(granted, state: State::Pending { lease: LEASE / 2 }),
-        with!(granted, state: State::Reconciling { lease: LEASE }),
-        with!(granted, retain: RETAIN / 2),
-        with!(granted, fence: Fence::new(granted.fence.get() + 1)),
-        with!(granted, attempts: granted.attempts + 1),
-        with!(granted, fingerprint: Fingerprint::NONE),
-    ];
-    for (n, said) in said.iter().enumerate() {
-        let p = p.at(n);
-        p.plant(&granted, b"", RETAIN).await;
-        let bytes = answer(&granted, b"paid");
-        assert_eq!(p.complete_claim(said, &bytes).await, IN_TIME, "{said:?}");
-        p.unchanged(&bytes, "storing it").await;
-    }
 }
 
 async fn a_lapsed_reconciliation_is_unknown(p: Probe) {

@@ -21,7 +21,6 @@ cases! {
     18 a_long_journal_is_kept_whole: transport,
     2 a_claim_that_was_lost_is_written_again_with_its_whole_journal: transport,
     10 an_answer_behind_a_journal_is_not_replaced,
-    18 a_claim_that_takes_over_records_the_lapsed_attempt: transport,
     18 of_many_attempts_the_first_and_the_last_are_kept,
     18 an_answer_keeps_the_attempts_that_it_brings: transport,
     18 a_release_with_attempts_alone_keeps_no_request: transport,
@@ -31,6 +30,7 @@ cases! {
 /// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
 const ONE: &[u8] = b"\0\r\n$1\r\n\xff\xfe one";
 const TWO: &[u8] = b"\0\r\n$1\r\n\xff\xfe one\0two\r\n";
+
 /// The case passes on a store that keeps no journals.
 macro_rules! journals {
     ($p:expr) => {
@@ -147,15 +147,6 @@ async fn an_answer_behind_a_journal_is_not_replaced(p: Probe) {
     assert!(Record::decode(bytes).is_ok());
 }
 
-/// The case passes on a store that keeps no journals.
-macro_rules! journals {
-    ($p:expr) => {
-        if !$p.keeps_journals().await {
-            return;
-        }
-    };
-}
-
 fn recording(mut request: ClaimRequest) -> ClaimRequest {
     request.records_attempts = true;
     request
@@ -202,26 +193,6 @@ fn assert_lapsed(attempt: &Attempt, claim: &Header) {
     assert_eq!((*number, *end), (claim.attempts, AttemptEnd::Lapsed));
     assert_eq!(instance, "");
     assert!(*ended > SystemTime::UNIX_EPOCH, "{ended:?}");
-}
-
-async fn a_claim_that_takes_over_records_the_lapsed_attempt(p: Probe) {
-    journals!(p);
-    let (first, none) = p.take_with_journal(&recording(request_by(A))).await;
-    assert_eq!(none, b""[..]);
-    assert_eq!(p.header().await, first);
-    p.advance(LEASE).await;
-    let (second, journal) = p
-        .client()
-        .take_with_journal(&recording(request_by(B)))
-        .await;
-    assert_eq!(second.attempts, 2);
-    let recorded = attempts(&journal);
-    assert_eq!(recorded.len(), 1, "{recorded:?}");
-    assert_lapsed(&recorded[0], &first);
-    let (stored, _) = p.found().await;
-    assert_eq!(stored.journal().as_bytes(), &journal);
-    assert_eq!(stored.header.journal, JournalKind::Attempts);
-    assert_eq!(stored.body(), b"");
 }
 
 async fn of_many_attempts_the_first_and_the_last_are_kept(p: Probe) {

@@ -1,7 +1,7 @@
 //! Leases and lives: by the store's clock, to the millisecond.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, header, pending, record,
+    A, B, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, header, pending, record,
     request_by,
 };
 use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, Remains, State};
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 cases! {
     6 a_release_of_which_nothing_remains_lives_for_a_lease,
-    5 a_lease_ends_to_the_millisecond,
     5 one_millisecond_of_a_lease_is_a_lease,
     5 leases_of_every_length_end_when_they_should,
     5 a_record_with_more_life_than_written_is_as_good_as_new,
@@ -19,18 +18,6 @@ cases! {
 
 async fn running(p: &Probe) -> Duration {
     running!(p.claim(&request_by(B)).await)
-}
-
-async fn a_lease_ends_to_the_millisecond(p: Probe) {
-    p.take(&request_by(A)).await;
-    p.advance_just_before(LEASE).await;
-    p.assert_left(running(&p).await, p.fixture.drift() + MS);
-    p.advance_the_rest().await;
-    p.take(&request_by(B)).await;
-    p.advance_just_before(LEASE).await;
-    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
-    p.advance_the_rest().await;
-    p.take(&request_by(C)).await;
 }
 
 async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {

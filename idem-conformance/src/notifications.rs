@@ -6,14 +6,13 @@ use super::probe::{
     A, B, IN_TIME, Probe, RELEASED, RETAIN, answer, done, header, owner, request_by,
 };
 use super::resolving::{reset, resolved};
-use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, State, Watch};
+use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, Watch};
 use std::sync::Arc;
 
 cases! {
     14 a_watch_is_told_of_a_completion: transport,
     14 every_watch_of_a_key_is_told: transport,
     14 a_key_is_watched_again_after_the_last_has_left: transport,
-    14 a_watch_is_told_of_what_happened_before_it_asked: transport,
     15 who_listens_is_told_of_many_resolutions: transport,
     15 everybody_who_listens_is_told: transport,
     15 who_listens_is_told_after_others_have_gone: transport,
@@ -69,18 +68,6 @@ async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
         assert_eq!(p.release(owner(n), Remains::Request).await, RELEASED);
         assert_notified(&p, &mut watch, "a release").await;
     }
-}
-
-async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
-    p.take(&request_by(A)).await;
-    let (Some(mut first), Some(mut second)) = (p.watch().await, p.watch().await) else {
-        return;
-    };
-    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-    assert_notified(&p, &mut first, "a release").await;
-    // It was in transit before any call here waited for it.
-    assert_notified(&p, &mut second, "a release").await;
-    assert_eq!(p.header().await.state, State::Released);
 }
 
 /// `None`: the store does not notify listeners.

@@ -343,24 +343,18 @@ impl Probe {
 
     /// Claims the key, which must be granted. Returns the header of the claim.
     pub(super) async fn take(&self, request: &ClaimRequest) -> Header {
-        let (fence, attempts) = expect!(
-            self.claim(request).await,
-            ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
-            "nothing prevents the claim of {:?}", request.owner
-        );
-        let lease = request.lease;
-        claimed(request, State::Pending { lease }, fence, attempts)
+        let (claim, _) = self.take_with_journal(request).await;
+        let is_granted = matches!(claim.state, State::Pending { .. });
+        assert!(is_granted, "{:?} needs to find out nothing", claim.owner);
+        claim
     }
 
     /// Claims the key, which must be granted for reconciling an earlier attempt. Returns the header of the claim.
     pub(super) async fn look_into(&self, request: &ClaimRequest) -> Header {
-        let (fence, attempts) = expect!(
-            self.claim(request).await,
-            ClaimReply::Reconcile { fence, attempts, .. } => (fence, attempts),
-            "{:?} can find out", request.owner
-        );
-        let lease = request.lease;
-        claimed(request, State::Reconciling { lease }, fence, attempts)
+        let (claim, _) = self.take_with_journal(request).await;
+        let reconciles = matches!(claim.state, State::Reconciling { .. });
+        assert!(reconciles, "{:?} can find out", claim.owner);
+        claim
     }
 
     /// Claims the key for A and completes it with `body`.

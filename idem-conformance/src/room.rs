@@ -11,11 +11,8 @@ use idem_runtime::store::{
 };
 
 cases! {
-    12 a_full_store_refuses_claims: transport,
-    12 a_full_store_takes_the_answer_of_a_running_body: transport,
-    12 a_full_store_takes_resolutions,
-    12 a_full_store_drops_nothing_that_is_alive,
-    12 a_full_store_renews_and_takes_back,
+    12 a_full_store_refuses_claims_and_drops_nothing_that_is_alive: transport,
+    12 a_full_store_takes_what_ends_or_renews_a_claim: transport,
     12 a_full_store_has_room_again_when_records_expire,
 }
 
@@ -34,7 +31,7 @@ struct FullStore {
 async fn full(p: Probe) -> Option<FullStore> {
     let p = Probe::new(p.fixture.scarce().await?);
     let mut running = Vec::new();
-    for n in 0..3 {
+    for n in 0..4 {
         running.push(p.at(MANY + n).take(&request_by(A)).await);
     }
     let mut answers = Vec::new();
@@ -89,49 +86,15 @@ async fn is_refused(p: &Probe) -> bool {
     }
 }
 
-async fn a_full_store_refuses_claims(p: Probe) {
+async fn a_full_store_refuses_claims_and_drops_nothing_that_is_alive(p: Probe) {
     let Some(full) = full(p).await else { return };
-    let mut in_a_row = 0;
-    for n in 0..MANY {
-        in_a_row = if is_refused(&full.p.at(2 * MANY + n)).await {
-            in_a_row + 1
-        } else {
-            0
-        };
-        if in_a_row == 20 {
-            return;
-        }
-    }
-    panic!("a store that was full has room for {MANY} claims");
-}
-
-async fn a_full_store_takes_the_answer_of_a_running_body(p: Probe) {
-    let Some(full) = full(p).await else { return };
-    for (n, claim) in full.running.iter().enumerate() {
-        let p = full.held(n);
-        let answer = answer(claim, &BODY);
-        assert_eq!(p.complete(&answer).await, IN_TIME);
-        p.unchanged(&answer, "storing it").await;
-        p.assert_left(p.found().await.1, TTL);
-    }
-}
-
-async fn a_full_store_takes_resolutions(p: Probe) {
-    let Some(full) = full(p).await else { return };
-    full.p.advance(LEASE).await;
-    for (n, seen) in full.running.iter().enumerate() {
-        let p = full.held(n);
-        let end = by(B, finished(seen));
-        let bytes = record(&end, &BODY);
-        assert_eq!(p.resolve(seen, &bytes).await, ResolveReply::Resolved);
-        p.unchanged(&bytes, "resolving it").await;
-    }
-}
-
-async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
-    let Some(full) = full(p).await else { return };
-    for n in 0..50 {
-        is_refused(&full.p.at(2 * MANY + n)).await;
+    let (mut in_a_row, mut keys) = (0, 0..MANY);
+    while in_a_row < 20 {
+        let n = keys
+            .next()
+            .expect("a store that was full has room for many claims");
+        let refused = is_refused(&full.p.at(2 * MANY + n)).await;
+        in_a_row = if refused { in_a_row + 1 } else { 0 };
     }
     for (n, claim) in full.running.iter().enumerate() {
         assert_eq!(full.held(n).header().await, *claim);
@@ -141,14 +104,23 @@ async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
     }
 }
 
-async fn a_full_store_renews_and_takes_back(p: Probe) {
+async fn a_full_store_takes_what_ends_or_renews_a_claim(p: Probe) {
     let Some(full) = full(p).await else { return };
-    let (one, two) = (full.held(0), full.held(1));
-    one.advance(LEASE / 2).await;
-    assert_eq!(one.renew(&full.running[0]).await, RenewReply::Renewed);
-    one.assert_left(one.found().await.1, RETAIN);
-    assert_eq!(two.release(A, Remains::Request).await, RELEASED);
-    assert_eq!(two.header().await.attempts, 0);
+    let [renewed, released, answered, resolved] = [0, 1, 2, 3].map(|n| full.held(n));
+    renewed.advance(LEASE / 2).await;
+    assert_eq!(renewed.renew(&full.running[0]).await, RenewReply::Renewed);
+    renewed.assert_left(renewed.found().await.1, RETAIN);
+    assert_eq!(released.release(A, Remains::Request).await, RELEASED);
+    assert_eq!(released.header().await.attempts, 0);
+    let bytes = answer(&full.running[2], &BODY);
+    assert_eq!(answered.complete(&bytes).await, IN_TIME);
+    answered.unchanged(&bytes, "storing it").await;
+    answered.assert_left(answered.found().await.1, TTL);
+    resolved.advance(LEASE).await;
+    let seen = &full.running[3];
+    let bytes = record(&by(B, finished(seen)), &BODY);
+    assert_eq!(resolved.resolve(seen, &bytes).await, ResolveReply::Resolved);
+    resolved.unchanged(&bytes, "resolving it").await;
 }
 
 async fn a_full_store_has_room_again_when_records_expire(p: Probe) {

@@ -107,6 +107,23 @@ pub(super) enum Reply {
     Failed(String),
 }
 
+impl Reply {
+    /// The remaining lease or life, and the record that has it.
+    pub(super) fn parts(&mut self) -> Option<(&mut Duration, Option<&mut Record>)> {
+        match self {
+            Self::Claim(ClaimReply::Running { lease_left })
+            | Self::Complete(CompleteReply::Superseded { lease_left })
+            | Self::Resolve(ResolveReply::Running { lease_left }) => Some((lease_left, None)),
+            Self::Claim(ClaimReply::Done { record, left })
+            | Self::Complete(CompleteReply::Adopted { record, left })
+            | Self::Read(ReadReply::Found { record, left })
+            | Self::Poll(ReadReply::Found { record, left }) => Some((left, Some(record))),
+            Self::AtHand(Some((_, left))) => Some((left, None)),
+            _ => None,
+        }
+    }
+}
+
 /// The bytes of a record. Behind an answer its attempts are followed by their length.
 pub(super) fn encoded(header: &Header, body: &[u8], journal: &Journal) -> Bytes {
     let mut header = *header;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
-    JournalKind, Needs, OutcomeKind, ReadReply, Record, Remains, ResolveReply, State, Watch,
+    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, Fence, Header, Journal, JournalKind, Needs,
+    OutcomeKind, ReadReply, Record, Remains, State, Watch,
 };
 
 use super::call::{Call, Listing, Reply, encoded};
@@ -114,6 +114,31 @@ fn types(number: u8) -> AnswerTypes {
         2 => [0, 0x24, 0, 0x24],
         _ => [0x0d, 0x0a, 0xff, 0xfe],
     })
+}
+
+/// A header that differs in this field; 0: in none.
+fn altered(mut header: Header, field: u8) -> Header {
+    match field {
+        1 => header.attempts = header.attempts.wrapping_add(1),
+        2 => header.fence = Fence::new(header.fence.get() + 1),
+        3 => header.retain *= 2,
+        4 => header.fingerprint = print(u8::from(header.fingerprint.is_none())),
+        5 => header.types = types(u8::from(header.types.is_unknown())),
+        6 => {
+            header.state = match header.state {
+                State::Pending { lease } => State::Pending { lease: lease * 2 },
+                State::Done { outcome, schema } => {
+                    let schema = schema + 1;
+                    State::Done { outcome, schema }
+                }
+                _ => State::Pending {
+                    lease: Duration::from_secs(6),
+                },
+            };
+        }
+        _ => {}
+    }
+    header
 }
 
 /// An answer of so many bytes.
@@ -272,9 +297,16 @@ impl Driver<'_> {
         if let Some(other) = choices.of(&[None, None, None, None, Some(2), Some(0)]) {
             header.types = types(other);
         }
-        let mut claim = held.claim;
-        let said = choices.of(&[0, 1, 1, 2]);
-        claim.attempts = claim.attempts.wrapping_add(u16::from(said == 2));
+        let said = choices.of(&[
+            None,
+            Some(0),
+            Some(0),
+            Some(1),
+            None,
+            Some(2),
+            Some(3),
+            Some(4),
+        ]);
         let sized = body(choices.of(&[1, 0, 100, 8_191, 8_192, 8_193, 20_000]));
         let brings = choices.of(&[0, 0, 1, 2]);
         let (body, journal) = match (outcome, brings) {
@@ -290,7 +322,7 @@ impl Driver<'_> {
         header.journal = journal.kind();
         Call::Complete {
             key,
-            claim: (said > 0).then_some(claim),
+            claim: said.map(|field| altered(held.claim, field)),
             record: encoded(&header, &body, &journal),
         }
     }
@@ -346,14 +378,12 @@ impl Driver<'_> {
     fn resolve(&self, key: usize, choices: &mut Choices) -> Call {
         let (there, journal) = self.there(key);
         let resolver = self.setting.owners[choices.of(&[4, 5])];
-        let mut seen = match choices.of(&[0, 0, 0, 0, 1, 2, 3]) {
+        let seen = match choices.of(&[0, 0, 0, 0, 1, 2, 3]) {
             1 => self.held(key, 0).claim,
             2 => self.held(key, 1).claim,
             _ => there,
         };
-        if choices.of(&[false, false, false, false, true]) {
-            seen.attempts = seen.attempts.wrapping_add(1);
-        }
+        let seen = altered(seen, choices.of(&[0, 0, 0, 0, 1, 2, 3, 4, 5, 6]));
         let outcome = choices.of(&[
             None,
             Some(OutcomeKind::Value),
@@ -520,96 +550,50 @@ impl Driver<'_> {
     /// What the model leaves open is replaced by the model's, where it is in range.
     fn settled(&self, expected: &Expected, mut observed: Reply) -> Reply {
         let drift = self.setting.fixture.drift();
-        let near = |left: &mut Duration, model: Duration| {
-            if *left <= model && *left + drift >= model {
-                *left = model;
-            }
-        };
-        let up_to = |left: &mut Duration, model: Duration| match expected.at_most {
-            // A copy may expire by another clock.
-            Some(most) if *left <= most + drift + Duration::from_millis(1) => *left = model,
-            _ => near(left, model),
-        };
-        match (&mut observed, &expected.reply) {
-            (Reply::Claim(claim), Reply::Claim(model)) => match (&mut *claim, model) {
-                (ClaimReply::Running { lease_left }, ClaimReply::Running { lease_left: model }) => {
-                    near(lease_left, *model);
-                }
-                (
-                    ClaimReply::Done { record, left },
-                    ClaimReply::Done {
-                        record: model,
-                        left: life,
-                    },
-                ) => {
-                    up_to(left, *life);
-                    let_go(record, model);
-                }
-                _ => settle_grant(expected, claim, model),
-            },
-            (
-                Reply::Complete(CompleteReply::Superseded { lease_left }),
-                Reply::Complete(CompleteReply::Superseded { lease_left: model }),
-            )
-            | (
-                Reply::Resolve(ResolveReply::Running { lease_left }),
-                Reply::Resolve(ResolveReply::Running { lease_left: model }),
-            ) => near(lease_left, *model),
-            (
-                Reply::Complete(CompleteReply::Adopted { record, left }),
-                Reply::Complete(CompleteReply::Adopted {
-                    record: model,
-                    left: life,
-                }),
-            ) => {
-                near(left, *life);
-                let_go(record, model);
-            }
-            (
-                Reply::Read(ReadReply::Found { record, left }),
-                Reply::Read(ReadReply::Found {
-                    record: model,
-                    left: life,
-                }),
-            ) => {
-                near(left, *life);
-                // A store may mark the bytes of a record that is watched.
-                if is_record(record, model, &model.header, &model.journal()) {
-                    *record = model.clone();
-                }
-            }
-            (
-                Reply::Poll(ReadReply::Found { record, left }),
-                Reply::Poll(ReadReply::Found {
-                    record: model,
-                    left: life,
-                }),
-            ) => {
-                up_to(left, *life);
-                let is_polled = is_polled(record, model);
-                let lease_left = model.header.lease_left(*life) + drift;
-                if is_polled
-                    && is_claim(&model.header)
-                    && record.header.lease_left(*left) <= lease_left
-                {
-                    (*record, *left) = (model.clone(), *life);
-                } else {
-                    let_go(record, model);
-                }
-            }
-            (Reply::AtHand(None), Reply::AtHand(_)) if expected.optional => {
-                return expected.reply.clone();
-            }
-            (Reply::AtHand(Some((_, left))), Reply::AtHand(Some((_, model)))) => near(left, *model),
+        let mut model = expected.reply.clone();
+        match (&mut observed, &mut model) {
+            (Reply::CannotList, _) => return model,
+            (Reply::AtHand(None), Reply::AtHand(_)) if expected.optional => return model,
             (Reply::Listed((found, _)), Reply::Listed((model, _))) => {
                 for (key, (_, left)) in found {
                     if let Some((_, life)) = model.get(key) {
-                        near(left, *life);
+                        near(left, *life, drift);
                     }
                 }
+                return observed;
             }
-            (Reply::CannotList, _) => return expected.reply.clone(),
+            (Reply::Claim(claim), Reply::Claim(model)) => settle_grant(expected, claim, model),
             _ => {}
+        }
+        let (is_read, is_poll) = (
+            matches!(observed, Reply::Read(_)),
+            matches!(observed, Reply::Poll(_)),
+        );
+        let (Some((left, record)), Some((life, whole))) = (observed.parts(), model.parts()) else {
+            return observed;
+        };
+        match expected.at_most {
+            // A copy may expire by another clock.
+            Some(most) if *left <= most + drift + Duration::from_millis(1) => *left = *life,
+            _ => near(left, *life, drift),
+        }
+        if let (Some(record), Some(whole)) = (record, whole) {
+            if is_poll && is_claim(&whole.header) && is_polled(record, whole) {
+                let lease_left = whole.header.lease_left(*life) + drift;
+                if record.header.lease_left(*left) <= lease_left {
+                    (*record, *left) = (whole.clone(), *life);
+                }
+            }
+            // A store may leave the journal out of a record without an answer, and mark the bytes of a record that is
+            // watched.
+            let is_right = if is_read {
+                is_record(record, whole, &whole.header, &whole.journal())
+            } else {
+                is_answer(record, whole)
+            };
+            if is_right {
+                *record = whole.clone();
+            }
         }
         observed
     }
@@ -700,10 +684,10 @@ fn is_polled(record: &Record, model: &Record) -> bool {
     record.header == copied
 }
 
-/// A store may leave the journal out of a record without an answer.
-fn let_go(record: &mut Record, model: &Record) {
-    if is_answer(record, model) {
-        *record = model.clone();
+/// Replaces a remaining time by the model's, which may be more by the drift.
+fn near(left: &mut Duration, model: Duration, drift: Duration) {
+    if *left <= model && *left + drift >= model {
+        *left = model;
     }
 }
 

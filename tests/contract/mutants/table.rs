@@ -359,7 +359,7 @@ flaws! {
     4 replaces_an_unknown_outcome_by_an_error: Sequences =>
         See(COMPLETE, |s| theirs(s) && unknown(s), As(RELEASED));
     4 resolves_what_was_not_seen: Both => Ask(RESOLVE, any, seen_as_stored);
-    4 compares_the_owners_of_resolutions_only: Both =>
+    4 compares_the_owners_of_resolutions_only: Sequences =>
         Ask(RESOLVE, |s| before(s).owner == s.claim.owner, seen_as_stored);
     4 runs_what_was_found_out: Both =>
         See(CLAIM, |s| s.asked.reconciles && done(s) && !unknown(s), As(RELEASED));
