@@ -1,7 +1,40 @@
-//! Default place of an example's file, and the text of an error.
+//! An example's SQLite file, the time, and the text of an error.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use idem_runtime::store::sql::SqliteStore;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
+
+/// Deadline of the store: its disk may be slow or shared, and a caller waits longer instead of being refused.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens or creates a file: a pool of so many connections, and idem's records.
+pub(crate) async fn sqlite(
+    file: &Path,
+    connections: u32,
+) -> Result<(SqlitePool, SqliteStore), String> {
+    let options = SqliteConnectOptions::new().filename(file);
+    // Same mode as the store: readers do not wait for the writer.
+    let options = options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal);
+    let pool = SqlitePoolOptions::new().max_connections(connections);
+    let pool = pool.connect_with(options).await;
+    let pool = pool.map_err(cannot(&format!("open {}", file.display())))?;
+    let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
+    let store = store.response_timeout(PATIENCE).connect().await;
+    let store = store.map_err(cannot("use SQLite"))?;
+    store.migrate().await.map_err(cannot("use SQLite"))?;
+    Ok((pool, store))
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}
 
 /// A file beside the program, or else among temporary files.
 ///

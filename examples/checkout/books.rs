@@ -1,22 +1,15 @@
 //! The shop's books in SQLite: carts, orders, and the charges of the payment provider.
 
-use std::fmt;
-use std::path::Path;
-use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::Serialize;
-use sqlx::Connection as _;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-};
+use sqlx::sqlite::SqlitePool;
 
 use super::random::random_text;
 use super::sql;
+use crate::kept::now;
 
-/// The books, in a file or in this process. Clones share them.
+/// The books in a file. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Books(SqlitePool);
+pub(crate) struct Books(pub(crate) SqlitePool);
 
 /// Identity of the books.
 #[derive(Clone)]
@@ -25,23 +18,6 @@ pub(crate) struct Owner {
     pub(crate) prefix: String,
     /// Secret that signs the form's tokens. It is stored, so that a form outlives a restart.
     pub(crate) secret: String,
-}
-
-impl fmt::Debug for Cart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cart")
-            .field("tried", &self.tried)
-            .field("quantity", &self.quantity)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner")
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A cart.
@@ -99,33 +75,6 @@ pub(crate) struct Sold {
 type Columns = (String, i64, i64, String, String);
 
 impl Books {
-    /// Opens or creates a file.
-    pub(crate) async fn file(path: &Path) -> Result<Self, sqlx::Error> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            // Same mode as the store: readers do not wait for the writer.
-            .journal_mode(SqliteJournalMode::Wal);
-        let pool = SqlitePoolOptions::new().max_connections(4);
-        Ok(Self(pool.connect_with(options).await?))
-    }
-
-    /// Books that end with the process.
-    pub(crate) async fn memory() -> Result<Self, sqlx::Error> {
-        let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
-        // An in-memory database ends with its last connection, and the pool drops a connection when
-        // a visitor disconnects in the middle of a query. A spare connection therefore stays open
-        // as long as the pool.
-        let open = Mutex::new(SqliteConnection::connect_with(&options).await?);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(1)
-            .after_connect(move |_, _| {
-                let _ = &open;
-                Box::pin(async { Ok(()) })
-            });
-        Ok(Self(pool.connect_with(options).await?))
-    }
-
     /// Creates missing tables, with `fresh` after dropping all of them; returns the owner of the books.
     pub(crate) async fn open(&self, fresh: bool) -> Result<Owner, sqlx::Error> {
         if fresh {
@@ -263,10 +212,4 @@ impl From<Columns> for Order {
 
 fn state(paid: bool) -> &'static str {
     if paid { "paid" } else { "declined" }
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
 }

@@ -63,12 +63,10 @@ impl fmt::Display for Spell {
 pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response {
     let title = Text(title);
     let html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
-         <link rel=\"stylesheet\" href=\"/checkout.css\">\n{head}</head>\n<body>\n\
-         <nav><a href=\"/\">Shop</a> <a href=\"/live\">Live</a> <a href=\"/docs/idempotency\">Idempotency</a></nav>\n<main>\n<h1>{title}</h1>\n{main}</main>\n</body>\n</html>\n"
+        include_str!("page.html"),
+        title = title,
+        head = head,
+        main = main
     );
     let headers = [
         // Not `no-store`, because then the back button would request the page again and get a form with a new token.

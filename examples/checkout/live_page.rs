@@ -15,16 +15,7 @@ use super::shop::Shop;
 /// The page. It refreshes itself, with and without JavaScript. A real shop shows it to its operators only.
 pub(crate) async fn live(State(shop): State<Shop>) -> Response {
     let rows = rows(&shop).await;
-    let main = format!(
-        "<div id=\"live\">\n{rows}</div>\n\
-         <p id=\"words\">Executed: the work was done, and its answer is stored, which may be that a card was declined. \
-         Replayed: a repeat got that answer, and nothing was done. Refused: it was not let in, such as another request \
-         with the same key. Released: the work failed, and a repeat may try again. Unknown: nobody can tell whether the \
-         work was done. Trouble: something for an operator to look at. A body is the work of a call; a replayed or \
-         refused call starts none. Counts of calls and bodies begin with \
-         the process; the books stay. The table has the last {KEPT} events; a key is shown as the first characters of \
-         its digest.</p>\n"
-    );
+    let main = format!(include_str!("live.html"), rows = rows, kept = KEPT);
     let head = "<noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n\
                 <script src=\"/live.js\" defer></script>\n";
     page(StatusCode::OK, "Live", head, &main)

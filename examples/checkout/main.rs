@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use idem_examples::checkout::args::Args;
 use idem_examples::checkout::serve::serve;
 use idem_examples::checkout::shop::Shop;
@@ -10,8 +11,7 @@ use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    let (shop, listener, address) = match open(&args).await {
+    let (shop, listener, address) = match open(&Args::parse()).await {
         Ok(opened) => opened,
         Err(message) => return fail(&message, 2),
     };

@@ -140,33 +140,22 @@ fn form_markup(cart: &Cart, life: Duration) -> String {
         let _ = writeln!(cards, "<option value=\"{other}\" selected>{other}</option>");
     }
     format!(
-        "<p>{price} a packet.</p>\n\
-         <form id=\"order-form\" method=\"post\" action=\"/orders\" data-tried=\"{tried}\">\n\
-         <input type=\"hidden\" name=\"token\" value=\"{token}\">\n\
-         <label>Packets <input id=\"quantity\" name=\"quantity\" type=\"number\" min=\"1\" max=\"{MOST}\" \
-         value=\"{quantity}\" required{readonly}></label>\n\
-         <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
-         <p id=\"sum\" hidden>Total <output id=\"total\" for=\"quantity\" data-price=\"{PRICE}\"></output></p>\n\
-         <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
-         <p id=\"how\">The form carries a token that belongs to your cart and is good for {life}. Whatever \
-         submits it (a double click, a reload, the back button, a second tab of the same cart) gets the same order, and \
-         you pay once. When you have ordered, the cart gets a new token. The button is switched off while the form is on \
-         its way, which is a courtesy: without JavaScript all of this is just as true.</p>\n",
+        include_str!("form.html"),
         price = Euro(PRICE),
+        cents = PRICE,
+        most = MOST,
         life = Spell(life),
         tried = cart.tried,
         token = Text(&cart.token),
         quantity = cart.quantity,
+        readonly = readonly,
+        cards = cards,
     )
 }
 
 fn order_markup(order: &Order) -> String {
     format!(
-        "<dl id=\"order\" data-order=\"{id}\" data-state=\"{state}\">\n<dt>Order</dt><dd id=\"order-id\">{id}</dd>\n\
-         <dt>Packets</dt><dd id=\"order-quantity\">{quantity}</dd>\n<dt>Amount</dt><dd id=\"order-amount\">{amount}</dd>\n\
-         <dt>State</dt><dd id=\"order-state\">{state}</dd>\n<dt>Charge</dt><dd id=\"order-charge\">{charge}</dd>\n</dl>\n\
-         <p>Reload this page as often as you like: it sends no form. <a id=\"again\" href=\"/\">Order something \
-         else</a></p>\n",
+        include_str!("order.html"),
         id = Text(&order.id),
         state = Text(&order.state),
         quantity = order.quantity,

@@ -1,29 +1,21 @@
 //! The shop: state shared by its pages and its API, and how it is opened.
 
-use std::path::Path;
 use std::time::Duration;
 
-use idem_runtime::store::Store as Records;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::SqliteStore;
 use idem_runtime::{Engine, token::TokenIssuer};
 
-use super::args::{Args, Store};
-use super::books::{Books, Cart, Owner, now};
+use super::args::Args;
+use super::books::{Books, Cart, Owner};
 use super::live::Live;
 use super::provider::Provider;
 use super::session::Session;
-use crate::kept::{beside_the_program, cannot};
+use crate::kept::{PATIENCE, beside_the_program, cannot, now, sqlite};
 
 /// Price of one packet, in cents.
 pub(crate) const PRICE: i64 = 1250;
 
 /// Maximum number of packets in one order.
 pub(crate) const MOST: u32 = 20;
-
-/// Store deadline: a visitor waits longer instead of seeing that the shop is busy.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Operation name of the form. Its tokens are valid for no other.
 pub(crate) const SUBMIT: &str = "orders.submit";
@@ -54,39 +46,8 @@ impl Shop {
             Some(file) => file.clone(),
             None => beside_the_program("idem-checkout.db"),
         };
-        match args.store() {
-            Store::Memory => {
-                let books = Books::memory().await.map_err(cannot("keep books"))?;
-                let place = "records and books end with this process".to_owned();
-                Self::on(args, MemoryStore::new(), books, place).await
-            }
-            Store::Sqlite => {
-                // First, because it creates the file.
-                let books = in_file(&file).await?;
-                let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
-                let store = store.response_timeout(PATIENCE).connect().await;
-                let store = store.map_err(cannot("use SQLite"))?;
-                store.migrate().await.map_err(cannot("use SQLite"))?;
-                let place = format!("records and books are in {}", file.display());
-                Self::on(args, store, books, place).await
-            }
-            Store::Redis(url) => {
-                let store = RedisStore::builder(url).connect_timeout(PATIENCE);
-                let store = store.response_timeout(PATIENCE).connect().await;
-                let store = store.map_err(cannot("use Redis"))?;
-                let books = in_file(&file).await?;
-                let place = format!("records are in Redis, the books in {}", file.display());
-                Self::on(args, store, books, place).await
-            }
-        }
-    }
-
-    async fn on(
-        args: &Args,
-        store: impl Records,
-        books: Books,
-        place: String,
-    ) -> Result<(Self, String), String> {
+        let (pool, store) = sqlite(&file, 4).await?;
+        let books = Books(pool);
         let owner = books.open(args.fresh).await;
         let Owner { prefix, secret } = owner.map_err(cannot("open the books"))?;
         let live = Live::default();
@@ -104,7 +65,7 @@ impl Shop {
             live,
             form_life: args.life,
         };
-        Ok((shop, place))
+        Ok((shop, format!("records and books are in {}", file.display())))
     }
 
     /// This session's cart, with its token. Every tab of the cart gets the same token, until it is ordered or the token
@@ -118,10 +79,4 @@ impl Shop {
         let cart = self.books.cart(session.as_str(), &new, ends).await;
         cart.map_err(cannot("ask for a cart"))
     }
-}
-
-/// Books in a file.
-async fn in_file(path: &Path) -> Result<Books, String> {
-    let books = Books::file(path).await;
-    books.map_err(cannot(&format!("open {}", path.display())))
 }

@@ -98,7 +98,6 @@ impl<'a> Evidence<'a> {
             amounts(&cases),
             same_answers(&cases),
             conflicts(&cases),
-            self.provider_and_ledger(),
             self.journal(),
         ]
     }
@@ -218,29 +217,6 @@ impl<'a> Evidence<'a> {
                 messages.len(),
             ),
             wrong,
-        }
-    }
-
-    fn provider_and_ledger(&self) -> Finding {
-        let mut pairs: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-        for moved in &self.movements {
-            pairs.entry(&moved.number).or_default().0 += 1;
-        }
-        for row in &self.books.journal {
-            pairs.entry(&row.number).or_default().1 += 1;
-        }
-        let unequal = pairs.iter().filter(|(_, times)| **times != (1, 1));
-        let wrong = unequal.map(|(number, (moved, booked))| {
-            format!("{number}: {moved} times at the provider, {booked} times in the books")
-        });
-        Finding {
-            title: "provider",
-            text: format!(
-                "{} movements there, {} rows in the books, in pairs",
-                self.movements.len(),
-                self.books.journal.len()
-            ),
-            wrong: wrong.collect(),
         }
     }
 

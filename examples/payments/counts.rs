@@ -26,8 +26,6 @@ refused, still running: told when to call again
 refused, outcome unknown: a person has to look
 refused, other: the store is down, say";
 
-/// A claim was granted: a body started.
-pub const CLAIMED: &str = "claimed";
 /// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
 pub const TROUBLE: &str = "TROUBLE";
 
@@ -73,7 +71,6 @@ impl Observer for Counts {
 
 fn row_of(kind: &EventKind<'_>) -> Option<&'static str> {
     Some(match kind {
-        EventKind::Claimed { .. } => CLAIMED,
         EventKind::Completed { outcome, .. } => match outcome {
             OutcomeKind::Value => "executed",
             OutcomeKind::Error => "business errors kept",
@@ -92,7 +89,10 @@ fn row_of(kind: &EventKind<'_>) -> Option<&'static str> {
             ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => "refused, outcome unknown",
             _ => "refused, other",
         },
-        EventKind::KeyDerived { .. } | EventKind::Renewed | EventKind::RenewalFailed { .. } => {
+        EventKind::Claimed { .. }
+        | EventKind::KeyDerived { .. }
+        | EventKind::Renewed
+        | EventKind::RenewalFailed { .. } => {
             return None;
         }
         _ => TROUBLE,

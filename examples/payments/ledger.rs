@@ -6,23 +6,21 @@
 //! are in memory, and the attribute of the caller has to ensure that money moves once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use idem_runtime::{Engine, FOREVER};
 use sqlx::pool::PoolConnection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
+use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use sqlx::{Sqlite, SqliteConnection};
 
 use super::error::PayError;
-use super::provider::{Kind, Movement};
+use super::provider::Movement;
+use crate::kept::now;
 
 /// The tables: the run of the books, the journal, the balances, and the refusals.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS runs (prefix text NOT NULL, begun_s integer NOT NULL);
-CREATE TABLE IF NOT EXISTS journal (
-    position integer PRIMARY KEY, kind text NOT NULL, merchant text NOT NULL, id text NOT NULL, number text NOT NULL,
-    charge text NOT NULL, card text NOT NULL, amount integer NOT NULL, currency text NOT NULL);
+CREATE TABLE IF NOT EXISTS journal (position integer PRIMARY KEY, movement text NOT NULL);
 CREATE TABLE IF NOT EXISTS balances (
     account text NOT NULL, currency text NOT NULL, cents integer NOT NULL, PRIMARY KEY (account, currency));
 CREATE TABLE IF NOT EXISTS refusals (merchant text NOT NULL, payment text NOT NULL)";
@@ -63,22 +61,6 @@ pub struct Ledger {
     pub earlier: u64,
 }
 
-/// Opens or creates a file.
-///
-/// # Errors
-///
-/// sqlx's.
-pub async fn file(path: &Path) -> Result<SqlitePool, sqlx::Error> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        // Same mode as the store: readers do not wait for the writer.
-        .journal_mode(SqliteJournalMode::Wal);
-    // A file has one writer at a time anyway.
-    let pool = SqlitePoolOptions::new().max_connections(2);
-    pool.connect_with(options).await
-}
-
 /// Books that end with the process, and with their only connection, which therefore stays.
 ///
 /// # Errors
@@ -92,12 +74,9 @@ pub async fn memory() -> Result<SqlitePool, sqlx::Error> {
 
 /// Inserts a row, and updates the two accounts. Returns the number of the row.
 async fn insert(tx: &mut SqliteConnection, row: &Movement) -> Result<u64, PayError> {
-    let insert = "INSERT INTO journal (kind, merchant, id, number, charge, card, amount, currency) \
-                  VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING position";
-    let insert = sqlx::query_scalar(insert).bind(word(row.kind));
-    let insert = insert.bind(&row.merchant).bind(&row.id).bind(&row.number);
-    let insert = insert.bind(&row.charge).bind(&row.card);
-    let insert = insert.bind(row.amount.cast_signed()).bind(&row.currency);
+    let text = serde_json::to_string(row).expect("a movement has only strings and numbers");
+    let insert = "INSERT INTO journal (movement) VALUES (?) RETURNING position";
+    let insert = sqlx::query_scalar(insert).bind(text);
     let position: i64 = insert.fetch_one(&mut *tx).await?;
     for (account, change) in row.changes() {
         let add = "INSERT INTO balances VALUES (?, ?, ?) \
@@ -198,7 +177,8 @@ impl Ledger {
     ///
     /// sqlx's.
     pub async fn find(&self, merchant: &str, payment: &str) -> Result<Found, sqlx::Error> {
-        let paid = "SELECT number FROM journal WHERE kind = 'payment' AND merchant = ? AND id = ?";
+        let paid = "SELECT movement ->> 'number' FROM journal WHERE movement ->> 'kind' = 'Payment' \
+                    AND movement ->> 'merchant' = ? AND movement ->> 'id' = ?";
         let paid = sqlx::query_scalar(paid).bind(merchant).bind(payment);
         if let Some(charge) = paid.fetch_optional(&self.pool).await? {
             return Ok(Found::Paid(charge));
@@ -218,45 +198,19 @@ impl Ledger {
     ///
     /// sqlx's.
     pub async fn books(&self) -> Result<Books, sqlx::Error> {
-        type Columns = (String, String, String, String, String, String, i64, String);
-        let journal = "SELECT kind, merchant, id, number, charge, card, amount, currency FROM journal ORDER BY position";
-        let journal: Vec<Columns> = sqlx::query_as(journal).fetch_all(&self.pool).await?;
+        let journal = sqlx::query_scalar("SELECT movement FROM journal ORDER BY position");
+        let journal: Vec<String> = journal.fetch_all(&self.pool).await?;
         let balances = sqlx::query_as("SELECT account, currency, cents FROM balances");
         let balances: Vec<(String, String, i64)> = balances.fetch_all(&self.pool).await?;
-        let row =
-            |(kind, merchant, id, number, charge, card, amount, currency): Columns| Movement {
-                kind: if kind == word(Kind::Payment) {
-                    Kind::Payment
-                } else {
-                    Kind::Refund
-                },
-                merchant,
-                id,
-                number,
-                charge,
-                card,
-                amount: amount.unsigned_abs(),
-                currency,
-            };
+        let journal = journal.iter().map(|row| serde_json::from_str(row));
         let balances = balances.into_iter();
         Ok(Books {
-            journal: journal.into_iter().map(row).collect(),
+            journal: journal
+                .collect::<Result<_, _>>()
+                .map_err(|error| sqlx::Error::Decode(error.into()))?,
             balances: balances
                 .map(|(account, currency, sum)| ((account, currency), sum))
                 .collect(),
         })
     }
-}
-
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Payment => "payment",
-        Kind::Refund => "refund",
-    }
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
 }

@@ -1,9 +1,9 @@
 //! `cargo run --example payments`: see `--help`, and [`idem_examples::payments::service`].
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use idem_examples::payments::args::Args;
 use idem_examples::payments::check::{Evidence, Finding};
 use idem_examples::payments::client::{Run, Settings, run};
@@ -11,16 +11,18 @@ use idem_examples::payments::counts::Counts;
 use idem_examples::payments::faults::Faults;
 use idem_examples::payments::place::Place;
 use idem_examples::payments::report;
-use idem_examples::payments::request::Log;
+use idem_examples::payments::request::{DELIVERIES, Log};
 use idem_examples::payments::service::Protection;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match payments(&args).await {
+    match payments(&Args::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        Err(message) => fail(&message),
+        Err(message) => {
+            eprintln!("payments: {message}");
+            ExitCode::from(2)
+        }
     }
 }
 
@@ -32,18 +34,8 @@ network fail on purpose, and the client calls again.
 
 /// Runs the log; returns whether the books agree with it.
 async fn payments(args: &Args) -> Result<bool, String> {
-    let path = match &args.deliveries {
-        Some(path) => path.clone(),
-        None => log_of_the_example(),
-    };
-    let bytes = std::fs::read(&path)
-        .map_err(|error| format!("cannot read the log {}: {error}", path.display()))?;
-    let log = Log::read(&bytes);
-    say(&format!(
-        "{INTRODUCTION}\n{}\n{}",
-        path.display(),
-        report::describe(&log)
-    ));
+    let log = Log::read(DELIVERIES);
+    say(&format!("{INTRODUCTION}\n{}", report::describe(&log)));
 
     let counts = Counts::default();
     let (place, words) = Place::open(args, &counts).await?;
@@ -106,26 +98,12 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     well
 }
 
-fn log_of_the_example() -> PathBuf {
-    // From the workspace root, as the documentation says, or from any other directory.
-    let near = Path::new("examples/payments/deliveries.jsonl");
-    if near.exists() {
-        return near.to_owned();
-    }
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("payments/deliveries.jsonl")
-}
-
 /// A line every tenth of the way.
 fn progress(done: usize, total: usize) {
     let tenth = |done: usize| done * 10 / total;
     if tenth(done) > tenth(done - 1) {
         eprintln!("{:>3} %  {done} deliveries", tenth(done) * 10);
     }
-}
-
-fn fail(message: &str) -> ExitCode {
-    eprintln!("payments: {message}");
-    ExitCode::from(2)
 }
 
 /// Prints, and ignores a closed standard output.

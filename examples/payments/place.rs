@@ -3,26 +3,21 @@
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
-use std::path::Path;
 use std::time::Duration;
 
 use idem_runtime::Engine;
 use idem_runtime::store::Store as Records;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::SqliteStore;
 
-use super::args::{Args, Store};
+use super::args::Args;
 use super::counts::Counts;
 use super::ledger::{self, Ledger};
 use super::notes::{Note, Notes};
-use crate::kept::{beside_the_program, cannot};
+use crate::kept::{beside_the_program, cannot, sqlite};
 
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
-
-/// Deadline of the file: its disk may be slow or shared.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Resources of a service.
 #[derive(Debug)]
@@ -63,48 +58,24 @@ impl Place {
     ///
     /// A sentence for the person who started this.
     pub async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
-        match args.store() {
-            Store::Memory => {
-                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
-                let place = "records and books end with this process".to_owned();
-                Ok((Self::here(engine).await?, place))
-            }
-            Store::Redis(url) => Self::redis(url, counts).await,
-            Store::Sqlite(file) => Self::sqlite(args, file, counts).await,
+        if args.without {
+            let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
+            let place = "records and books end with this process";
+            return Ok((Self::here(engine).await?, place.to_owned()));
         }
-    }
-
-    async fn redis(url: &str, counts: &Counts) -> Result<(Self, String), String> {
-        let store = RedisStore::connect(url)
-            .await
-            .map_err(cannot("use Redis"))?;
-        let prefix = new_prefix();
-        let place = "records are in Redis, for up to 24 hours; the books end with this process";
-        Ok((
-            Self::here(engine(store, &prefix, counts)?).await?,
-            place.to_owned(),
-        ))
-    }
-
-    /// Records and books in one file.
-    async fn sqlite(
-        args: &Args,
-        file: Option<&Path>,
-        counts: &Counts,
-    ) -> Result<(Self, String), String> {
-        let file = match file {
-            Some(file) => file.to_owned(),
-            None => beside_the_program("idem-payments.db"),
-        };
+        if let Some(url) = &args.redis {
+            let store = RedisStore::connect(url).await;
+            let engine = engine(store.map_err(cannot("use Redis"))?, &new_prefix(), counts)?;
+            let place = "records are in Redis, for up to 24 hours; the books end with this process";
+            return Ok((Self::here(engine).await?, place.to_owned()));
+        }
+        let file = args.file.clone();
+        let file = file.unwrap_or_else(|| beside_the_program("idem-payments.db"));
         let mut beside = file.clone().into_os_string();
         beside.push(".provider.jsonl");
         let (notes, past) = Notes::open(beside.as_ref())?;
-        let pool = ledger::file(&file).await;
-        let pool = pool.map_err(cannot(&format!("open {}", file.display())))?;
-        let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
-        let store = store.response_timeout(PATIENCE).connect().await;
-        let store = store.map_err(cannot("use SQLite"))?;
-        store.migrate().await.map_err(cannot("use SQLite"))?;
+        // A file has one writer at a time anyway.
+        let (pool, store) = sqlite(&file, 2).await?;
         let ledger = Ledger::open(pool, new_prefix(), args.fresh, LAPSE).await;
         let ledger = ledger.map_err(cannot("open the books"))?;
         let past = notes.belong_to(&ledger.prefix, ledger.earlier == 0, past)?;

@@ -4,6 +4,9 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+/// The log of this example.
+pub const DELIVERIES: &[u8] = include_bytes!("deliveries.jsonl");
+
 /// Request of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(tag = "event", content = "data")]
@@ -161,9 +164,6 @@ impl Log {
     pub fn read(bytes: &[u8]) -> Self {
         let mut log = Self::default();
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        if body.is_empty() {
-            return log;
-        }
         for (line, text) in (1..).zip(body.split(|byte| *byte == b'\n')) {
             match serde_json::from_slice(text) {
                 Ok(delivery) => log.deliveries.push(Delivery { line, ..delivery }),

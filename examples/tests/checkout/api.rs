@@ -13,7 +13,7 @@ pub(crate) fn order(caller: &str, key: &str, body: &str) -> Request {
 const TWO: &str = r#"{"quantity": 2}"#;
 
 fn shop() -> Server {
-    Server::start(&["--store", "memory", "--slow", "20"])
+    Server::new(&["--slow", "20"])
 }
 
 #[test]

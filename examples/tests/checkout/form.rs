@@ -1,8 +1,5 @@
 //! The page and its form, beside the stories of the browser in `tests/http/browser`.
 
-use std::collections::HashSet;
-use std::thread;
-
 use idem_examples::checkout::html::Text;
 use idem_harness::eventually;
 
@@ -11,61 +8,7 @@ use super::http::Request;
 use super::server::Server;
 
 fn shop() -> Server {
-    Server::start(&["--store", "memory", "--slow", "20"])
-}
-
-#[test]
-fn a_form_submitted_sixteen_times_at_once_is_one_order() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    let orders: Vec<_> = thread::scope(|scope| {
-        let clicks: Vec<_> = (0..16)
-            .map(|_| scope.spawn(|| visitor.submit(&form)))
-            .collect();
-        clicks.into_iter().map(|it| it.join().unwrap()).collect()
-    });
-    let executed = orders.iter().filter(|response| !response.is_replay());
-    assert_eq!(executed.count(), 1);
-    let orders: HashSet<_> = orders.iter().map(order_of).collect();
-    assert_eq!(orders.len(), 1);
-    assert_eq!(shop.sold(), (1, 1));
-}
-
-#[test]
-fn two_tabs_of_a_cart_have_one_form_until_it_is_ordered() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    assert_eq!(visitor.form(), form);
-    let first = visitor.submit(&form);
-    let next = visitor.form();
-    assert_ne!(next.token, form.token);
-    // The tab that was opened before.
-    assert_eq!(order_of(&visitor.submit(&form)), order_of(&first));
-    assert_eq!(visitor.form(), next, "a repeat leaves the new cart alone");
-    let second = visitor.submit(&next);
-    assert_ne!(order_of(&second), order_of(&first));
-    assert_eq!(shop.sold(), (2, 2));
-}
-
-#[test]
-fn a_form_of_somebody_else_or_of_nobody_buys_nothing() {
-    let shop = shop();
-    let (_, theirs) = Visitor::arrives(&shop);
-    let (visitor, own) = Visitor::arrives(&shop);
-    let flipped = if own.token.ends_with('A') { "E" } else { "A" };
-    let forged = format!("{}{flipped}", &own.token[..own.token.len() - 1]);
-    for token in [&theirs.token, &forged, &String::new(), &"x".repeat(4_000)] {
-        let form = Form {
-            token: token.clone(),
-            ..own.clone()
-        };
-        let page = visitor.submit(&form);
-        assert_eq!(page.status, 403, "{page:?}");
-        assert!(notice(&page).contains("not one that the shop gave you"));
-        assert_eq!(Form::of(&page), own);
-    }
-    assert_eq!(shop.count("started"), 0);
-    assert_eq!(visitor.submit(&own).status, 303);
+    Server::new(&["--slow", "20"])
 }
 
 #[test]
@@ -103,7 +46,7 @@ fn what_is_no_form_is_told_so_and_claims_nothing() {
 
 #[test]
 fn an_expired_form_buys_nothing_and_a_used_one_still_leads_to_its_order() {
-    let shop = Server::start(&["--store", "memory", "--slow", "0", "--life", "6"]);
+    let shop = Server::new(&["--slow", "0", "--life", "6"]);
     let (visitor, used) = Visitor::arrives(&shop);
     let order = visitor.submit(&used);
     let unused = visitor.form();

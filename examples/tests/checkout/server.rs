@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-use idem_harness::{Worker, eventually};
+use idem_harness::{TestDir, Worker, eventually};
 
 use super::http::Request;
 use super::support;
@@ -13,6 +13,7 @@ use super::support;
 pub(crate) struct Server {
     process: Worker,
     pub(crate) address: String,
+    _books: Option<TestDir>,
 }
 
 pub(crate) fn program() -> PathBuf {
@@ -20,6 +21,17 @@ pub(crate) fn program() -> PathBuf {
 }
 
 impl Server {
+    /// A shop with new books of its own.
+    pub(crate) fn new(args: &[&str]) -> Self {
+        let books = TestDir::new("checkout").unwrap();
+        let file = books.path().join("shop.db");
+        let place = ["--file", file.to_str().unwrap()];
+        Self {
+            _books: Some(books),
+            ..Self::start(&[&place, args].concat())
+        }
+    }
+
     pub(crate) fn start(args: &[&str]) -> Self {
         let builder = Worker::program(program()).args(args.iter().copied());
         let mut process = builder.args(["--port", "0"]).spawn();
@@ -28,6 +40,7 @@ impl Server {
         Self {
             process,
             address: address.to_owned(),
+            _books: None,
         }
     }
 

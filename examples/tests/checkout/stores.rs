@@ -1,8 +1,9 @@
-//! The same scenario on every store, and again after a restart.
+//! One scenario, before and after restarts, and records that are gone.
 
 use std::thread;
 
-use idem_harness::{RedisServer, TestDir};
+use idem_harness::TestDir;
+use sqlx::{Connection as _, SqliteConnection};
 
 use super::api::{assert_same, order};
 use super::browser::{Visitor, order_of};
@@ -10,21 +11,11 @@ use super::http::Request;
 use super::server::Server;
 
 #[test]
-fn in_a_file() {
+fn books_and_records_outlive_the_process() {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
-    story(&["--file", file.to_str().unwrap()]);
-}
-
-#[test]
-fn in_redis() {
-    let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
-    let (url, file) = (redis.url(), dir.path().join("shop.db"));
-    story(&["--redis", &url, "--file", file.to_str().unwrap()]);
-}
-
-fn story(place: &[&str]) {
-    let args = [place, &["--slow", "20"]].concat();
+    let place = ["--file", file.to_str().unwrap()];
+    let args = [&place[..], &["--slow", "20"]].concat();
     let shop = Server::start(&args);
     let (visitor, form) = Visitor::arrives(&shop);
     let declined = form.with_card("tok_chargeDeclined");
@@ -58,20 +49,28 @@ fn story(place: &[&str]) {
     shop.terminate();
     assert_eq!(shop.wait().code(), Some(0));
 
-    let shop = Server::start(&[place, &["--fresh"]].concat());
+    let shop = Server::start(&[&place[..], &["--fresh"]].concat());
     assert_eq!(shop.sold(), (0, 0));
     assert!(!request.send(&shop.address).is_replay());
 }
 
 /// idem has no record of the key: it has expired, or the store has lost it. The books and the provider have the charge.
-#[test]
-fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
-    let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
-    let (url, file) = (redis.url(), dir.path().join("shop.db"));
-    let shop = Server::start(&["--redis", &url, "--file", file.to_str().unwrap()]);
+#[tokio::test]
+async fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
+    let dir = TestDir::new("checkout").unwrap();
+    let file = dir.path().join("shop.db");
+    let shop = Server::start(&["--file", file.to_str().unwrap()]);
+    let mut records = SqliteConnection::connect(&format!("sqlite:{}", file.display()))
+        .await
+        .unwrap();
+    let mut forget = async || {
+        let forget = sqlx::query("DELETE FROM idem_records");
+        let forgotten = forget.execute(&mut records).await.unwrap();
+        assert_eq!(forgotten.rows_affected(), 1);
+    };
     let made = |request: Request| request.send(&shop.address).document();
     let two = made(order("ada", "\"k\"", r#"{"quantity": 2}"#));
-    redis.cli(&["FLUSHALL"]);
+    forget().await;
 
     let ten = made(order("ada", "\"k\"", r#"{"quantity": 10}"#));
     assert_eq!(
@@ -83,7 +82,7 @@ fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
         (&two["id"], &two["charge"]),
         "{ten}"
     );
-    redis.cli(&["FLUSHALL"]);
+    forget().await;
 
     // The same request finds its charge, and is not paid twice.
     let again = made(order("ada", "\"k\"", r#"{"quantity": 2}"#));

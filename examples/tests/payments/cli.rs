@@ -18,10 +18,9 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
     // Port 1 is reserved, and has no listener.
     for (args, reason) in [
         (&["--redsi"][..], "unexpected argument '--redsi'"),
-        (
-            &["--deliveries", "no/such/file"],
-            "cannot read the log no/such/file",
-        ),
+        (&["--tasks", "0"], "0 is not in 1..=10000"),
+        (&["--without", "--redis", "x"], "cannot be used with"),
+        (&["--redis", "x", "--file", "f.db"], "cannot be used with"),
         (
             &["--redis", "redis://127.0.0.1:1"],
             "connecting to Redis at 127.0.0.1:1: nothing listens at this address",

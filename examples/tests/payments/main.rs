@@ -13,20 +13,16 @@ mod support;
 
 use std::process::Command;
 
-use clap::CommandFactory as _;
-use idem_examples::payments::args::{Args, Store};
 use idem_examples::payments::check::{Evidence, Finding};
 use idem_examples::payments::client::{Run, Settings, run};
 use idem_examples::payments::counts::Counts;
 use idem_examples::payments::faults::Faults;
 use idem_examples::payments::place::Place;
 use idem_examples::payments::provider::Kind;
-use idem_examples::payments::request::{Log, Operation};
+use idem_examples::payments::request::{DELIVERIES, Log, Operation};
 use idem_examples::payments::service::Protection;
 use idem_runtime::Engine;
 use idem_runtime::store::memory::MemoryStore;
-
-const COMMITTED: &[u8] = include_bytes!("../../payments/deliveries.jsonl");
 
 /// The program with these arguments.
 fn program(args: &[&str]) -> Command {
@@ -65,19 +61,19 @@ fn wrong(evidence: &Evidence<'_>) -> Vec<&'static str> {
 
 #[test]
 fn bad_lines_are_reported_with_their_numbers_and_nothing_else_is_lost() {
-    let log = Log::read(COMMITTED);
+    let log = Log::read(DELIVERIES);
     let bad: Vec<_> = log.bad.iter().map(|(line, _)| *line).collect();
     let expected = [
         177, 355, 528, 704, 883, 1056, 1232, 1411, 1586, 1760, 1940, 2112, 2289, 2465,
     ];
     assert_eq!(bad, expected, "{:#?}", log.bad);
-    let lines = COMMITTED.split(|byte| *byte == b'\n').count() - 1;
+    let lines = DELIVERIES.split(|byte| *byte == b'\n').count() - 1;
     assert_eq!(log.deliveries.len() + bad.len(), lines);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_passes_the_check_and_an_altered_journal_does_not() {
-    let log = Log::read(COMMITTED);
+    let log = Log::read(DELIVERIES);
     let (run, counts) = drive(&log, Protection::Idempotent).await;
     let evidence = Evidence::of(&log, &run);
     let findings = evidence.check();
@@ -114,7 +110,7 @@ async fn the_log_passes_the_check_and_an_altered_journal_does_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_attribute_money_moves_twice() {
-    let log = Log::read(COMMITTED);
+    let log = Log::read(DELIVERIES);
     let (run, _) = drive(&log, Protection::Without).await;
     let evidence = Evidence::of(&log, &run);
     let found = wrong(&evidence);
@@ -126,30 +122,5 @@ async fn without_the_attribute_money_moves_twice() {
         "conflicts",
     ] {
         assert!(found.contains(&title), "{found:?}");
-    }
-}
-
-#[test]
-fn arguments_are_read_and_contradictions_are_refused() {
-    Args::command().debug_assert();
-    let read =
-        |line: &str| Args::read([&["payments"], &*line.split(' ').collect::<Vec<_>>()].concat());
-    let args = Args::read(["payments"]).unwrap();
-    assert_eq!(args.store(), Store::Sqlite(None));
-    assert_eq!((args.tasks, args.seed), (64, 7));
-    let args = read("--redis redis://r --tasks 8 --seed 3").unwrap();
-    assert_eq!(args.store(), Store::Redis("redis://r"));
-    assert_eq!((args.tasks, args.seed), (8, 3));
-    let file = Store::Sqlite(Some("f.db".as_ref()));
-    assert_eq!(read("--store sqlite --file=f.db").unwrap().store(), file);
-    assert_eq!(read("--store memory").unwrap().store(), Store::Memory);
-    for (line, refusal) in [
-        ("--tasks 0", "0 is not in 1..=10000"),
-        ("--without --redis x", "'--without' cannot be used with"),
-        ("--redis x --store memory", "cannot be used with"),
-        ("--store memory --file f.db", "books that survive"),
-    ] {
-        let refused = read(line).unwrap_err().to_string();
-        assert!(refused.contains(refusal), "{line}: {refused}");
     }
 }
