@@ -13,9 +13,11 @@ use comfy_table::{CellAlignment, Table};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
+use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Engine, EngineBuilder, Error, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 
 /// The options of every scenario.
@@ -93,6 +95,30 @@ impl Server<PostgresServer> {
     pub fn postgres() -> Self {
         let start = || PostgresServer::builder().durable().start();
         Self::named("DATABASE_URL", start, |server| server.url())
+    }
+
+    /// A pool of so many connections to new tables in [`postgres`](Self::postgres), and a store in this table.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    ///
+    /// # Panics
+    ///
+    /// If `postgres` is not installed.
+    pub async fn with_tables(
+        tables: &'static str,
+        records: &str,
+        connections: u32,
+    ) -> Result<(Self, PgPool, PostgresStore), Box<dyn std::error::Error>> {
+        let server = Self::postgres();
+        let pool = PgPoolOptions::new().max_connections(connections);
+        let pool = pool.connect(server.url()).await?;
+        sqlx::raw_sql(tables).execute(&pool).await?;
+        let store = PostgresStore::builder(&pool).table(records).connect();
+        let store = store.await?;
+        store.migrate().await?;
+        Ok((server, pool, store))
     }
 }
 
@@ -206,36 +232,6 @@ pub async fn count(pool: &PgPool, sql: &'static str) -> Result<i64, sqlx::Error>
     sqlx::query_scalar(sql).fetch_one(pool).await
 }
 
-/// The times of many calls.
-#[derive(Debug, Default)]
-pub struct Latencies(Vec<Duration>);
-
-impl Latencies {
-    /// Takes the time since the instant.
-    pub fn add(&mut self, since: Instant) {
-        self.0.push(since.elapsed());
-    }
-
-    /// Takes the times of another.
-    pub fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-
-    /// The time that this part (0 to 1) of the calls did not exceed.
-    #[must_use]
-    pub fn quantile(&mut self, part: f64) -> Duration {
-        self.0.sort_unstable();
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_precision_loss,
-            clippy::cast_sign_loss,
-            reason = "an index of a list of calls"
-        )]
-        let index = (self.0.len().saturating_sub(1) as f64 * part) as usize;
-        self.0.get(index).copied().unwrap_or_default()
-    }
-}
-
 /// The pause that idem's error asks for before a repeat, where there may be one.
 #[must_use]
 pub fn pause(error: &Error) -> Option<Duration> {
@@ -272,7 +268,8 @@ where
 pub struct Load<C, A> {
     /// Each call with its answer, in no order.
     pub answers: Vec<(C, A)>,
-    latencies: Latencies,
+    /// The time of each call, shortest first.
+    times: Vec<Duration>,
     elapsed: Duration,
 }
 
@@ -297,26 +294,27 @@ where
         let (bar, calls) = (bar.clone(), calls.clone());
         let (shared, call) = (shared.clone(), call.clone());
         tasks.spawn(async move {
-            let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
+            let (mut answers, mut times) = (Vec::new(), Vec::new());
             while let Some(&next) = calls.0.get(calls.1.fetch_add(1, Ordering::Relaxed)) {
                 let called = Instant::now();
                 answers.push((next, call(shared.clone(), next).await));
-                latencies.add(called);
+                times.push(called.elapsed());
                 bar.inc(1);
             }
-            (answers, latencies)
+            (answers, times)
         });
     }
-    let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
-    for (some, times) in tasks.join_all().await {
+    let (mut answers, mut times) = (Vec::new(), Vec::new());
+    for (some, of_them) in tasks.join_all().await {
         answers.extend(some);
-        latencies.extend(times);
+        times.extend(of_them);
     }
+    times.sort_unstable();
     bar.finish_and_clear();
     let elapsed = since.elapsed();
     Load {
         answers,
-        latencies,
+        times,
         elapsed,
     }
 }
@@ -343,9 +341,17 @@ impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
         self.answers.len() as u128 * 1_000_000 / self.elapsed.as_micros().max(1)
     }
 
+    /// The time that this percentage of the calls did not exceed.
+    #[must_use]
+    pub fn within(&self, percent: usize) -> Duration {
+        let last = self.times.len().saturating_sub(1);
+        let time = self.times.get(last * percent / 100);
+        time.copied().unwrap_or_default()
+    }
+
     /// Notes how fast the calls were.
-    pub fn speed(&mut self, books: &mut Books) {
-        let [median, most] = [0.5, 0.99].map(|part| self.latencies.quantile(part));
+    pub fn speed(&self, books: &mut Books) {
+        let [median, most] = [50, 99].map(|percent| self.within(percent));
         books
             .note("  calls", self.answers.len())
             .note("  calls a second", self.per_second())

@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
-use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 use tokio::time::timeout;
 
@@ -149,15 +147,9 @@ fn movements() -> Vec<Movement> {
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(10);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let store = PostgresStore::builder(&pool).table("idem_bank.records");
-    let store = store.connect().await?;
-    store.migrate().await?;
+    let (_server, pool, store) = Server::with_tables(SCHEMA, "idem_bank.records", 10).await?;
     let bank = (options.engine(store), pool.clone());
-    let mut load = hammer("movements", 100, movements(), bank, send).await;
+    let load = hammer("movements", 100, movements(), bank, send).await;
 
     let booked = load.answers.iter().filter(|(_, answer)| answer.is_ok());
     let booked = booked.map(|(movement, _)| (movement.number, movement.cents));

@@ -22,11 +22,9 @@ use idem_harness::RedisServer;
 use idem_runtime::codec::EncryptionKeys;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_layers CASCADE;
@@ -111,13 +109,7 @@ async fn phase(
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
     let redis = RedisServer::builder().append_only_every_second().start();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(10);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let durable = PostgresStore::builder(&pool).table("idem_layers.records");
-    let durable = durable.connect().await?;
-    durable.migrate().await?;
+    let (_server, pool, durable) = Server::with_tables(SCHEMA, "idem_layers.records", 10).await?;
     // `LazyStore` is for a program that may start without its Redis.
     let fast = RedisStore::connect(redis.url()).await?;
     let store = LayeredStore::builder(fast, durable)

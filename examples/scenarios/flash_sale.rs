@@ -170,7 +170,7 @@ async fn hold(
         orders: 0.into(),
     });
     let (with, calls) = ((engine.clone(), sale.clone()), calls(args.buyers));
-    let mut load = hammer(what, 256, calls, with, |(engine, sale), buyer| async move {
+    let load = hammer(what, 256, calls, with, |(engine, sale), buyer| async move {
         let call = || engine.scope(buy(&sale, buyer));
         repeat(call, |error| match error {
             SaleError::Busy => Some(Duration::ZERO),

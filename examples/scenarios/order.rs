@@ -13,16 +13,12 @@
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use clap::Parser as _;
-use idem_examples::scenario::{Books, Latencies, Options, Server, progress};
-use idem_runtime::store::sql::PostgresStore;
+use idem_examples::scenario::{Books, Options, Server, hammer};
 use idem_runtime::{Classify, Error, ErrorKind, idempotent};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
-use tokio::task::JoinSet;
 
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_order CASCADE;
@@ -60,7 +56,7 @@ struct NewOrder {
 /// The id of the order, and the pieces that were left in stock: the answer of that moment.
 type Receipt = (i64, i64);
 
-#[derive(Debug, Serialize, Deserialize, Classify)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, Classify)]
 enum OrderError {
     /// The last line of defence, the unique index: another order of the partner has this number.
     #[class(business)]
@@ -145,46 +141,43 @@ async fn request(pool: &PgPool, order: NewOrder, way: Way) -> Result<Receipt, Or
 }
 
 /// All callers at once, then late repeats. The books get the callers' answers.
-async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx::Result<()> {
-    let order = |caller: u32, cents| NewOrder {
-        partner: PARTNERS[(caller % 2) as usize],
-        number: format!("{orders} {way:?} {}", caller % orders / 2),
-        cents,
+async fn load(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx::Result<()> {
+    let send = async |what, callers, calls: u32, cents| {
+        let calls = (0..calls).map(|call| call % orders).collect();
+        hammer(
+            what,
+            callers,
+            calls,
+            pool.clone(),
+            move |pool, number| async move {
+                let order = NewOrder {
+                    partner: PARTNERS[(number % 2) as usize],
+                    number: format!("{orders} {way:?} {}", number / 2),
+                    cents,
+                };
+                request(&pool, order, way).await
+            },
+        )
+        .await
     };
-    let bar = progress("orders", (CALLERS + ORDERS).into());
-    let (mut calls, since) = (JoinSet::new(), Instant::now());
-    for caller in 0..CALLERS {
-        let (pool, order, bar) = (pool.clone(), order(caller, PRICE), bar.clone());
-        calls.spawn(async move {
-            let told = request(&pool, order, way).await;
-            bar.inc(1);
-            (caller % orders, told)
-        });
-    }
-    let mut answers = calls.join_all().await;
-    let per_second = u128::from(CALLERS) * 1_000 / since.elapsed().as_millis().max(1);
-    let (mut late, mut refused) = (Latencies::default(), 0);
-    for caller in 0..ORDERS {
-        let since = Instant::now();
-        let told = request(pool, order(caller, PRICE), way).await;
-        answers.push((caller % orders, told));
-        late.add(since);
-        let other = request(pool, order(caller, PRICE + 1), way).await;
-        if let Err(OrderError::Idempotency(error)) = other {
-            refused += u32::from(*error.kind() == ErrorKind::Mismatch);
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let many = send("orders", CALLERS as usize, CALLERS, PRICE).await;
+    let late = send("late repeats", 1, ORDERS, PRICE).await;
+    let other = send("other amounts", 1, ORDERS, PRICE + 1).await;
+    let refused = other.count(|told| {
+        matches!(told, Err(OrderError::Idempotency(error)) if *error.kind() == ErrorKind::Mismatch)
+    });
 
     let rows = "SELECT count(*) FROM idem_order.orders WHERE number LIKE $1";
     let rows = sqlx::query_scalar(rows).bind(format!("{orders} {way:?} %"));
     let rows: i64 = rows.fetch_one(pool).await?;
-    let mut receipts: HashMap<u32, HashSet<Receipt>> = HashMap::new();
+    let mut receipts: HashMap<u32, HashSet<&Receipt>> = HashMap::new();
     let mut answered = 0;
-    for (order, receipt) in answers {
+    for (order, receipt) in many.answers.iter().chain(&late.answers) {
         answered += u32::from(receipt.is_ok());
-        receipts.entry(order).or_default().extend(receipt.ok());
+        receipts
+            .entry(*order)
+            .or_default()
+            .extend(receipt.as_ref().ok());
     }
     let several = receipts.values().filter(|told| told.len() > 1).count();
     let line = |what: &str| format!("{orders} by {way:?}: {what}");
@@ -192,30 +185,26 @@ async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx
     books.check(&line("answered"), answered, CALLERS + ORDERS);
     let (two, other) = (line("told of two receipts"), line("other amounts refused"));
     match way {
-        Way::Idem => books.check(&two, several, 0).check(&other, refused, ORDERS),
+        Way::Idem => books
+            .check(&two, several, 0)
+            .check(&other, refused, ORDERS.into()),
         Way::Index => books.note(&two, several).note(&other, refused),
     };
-    books.note(&line("calls per second"), per_second);
-    books.note(&line("a late repeat, µs"), late.quantile(0.5).as_micros());
+    books.note(&line("calls per second"), many.per_second());
+    books.note(&line("a late repeat, µs"), late.within(50).as_micros());
     Ok(())
 }
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(20);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let store = PostgresStore::builder(&pool).table("idem_order.records");
-    let store = store.connect().await?;
-    store.migrate().await?;
+    let (_server, pool, store) = Server::with_tables(SCHEMA, "idem_order.records", 20).await?;
     options.engine(store).install()?;
 
     let mut books = Books::new("order: PostgreSQL, in one transaction");
     for orders in [2, ORDERS] {
-        hammer(&pool, orders, Way::Idem, &mut books).await?;
-        hammer(&pool, orders, Way::Index, &mut books).await?;
+        load(&pool, orders, Way::Idem, &mut books).await?;
+        load(&pool, orders, Way::Index, &mut books).await?;
     }
     let left = sqlx::query_scalar("SELECT pieces FROM idem_order.stock");
     let left: i64 = left.fetch_one(&pool).await?;

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use clap::Parser as _;
 use idem_examples::scenario::{Books, Load, Options, Server, count, hammer};
-use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 
 const ORDERS: i64 = 80;
@@ -114,13 +112,7 @@ async fn send((engine, pool): (Engine, PgPool), request: Request) -> Result<(), 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(10);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let store = PostgresStore::builder(&pool).table("idem_status.records");
-    let store = store.connect().await?;
-    store.migrate().await?;
+    let (_server, pool, store) = Server::with_tables(SCHEMA, "idem_status.records", 10).await?;
     let shop = (options.engine(store), pool.clone());
     // Each order's steps three times, interleaved.
     let send_all = async |what, steps: &[(u32, Step)]| {
@@ -136,7 +128,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         hammer(what, 100, requests, shop.clone(), send).await
     };
     let early = send_all("ship before the payment", &[(1, Step::Ship)]).await;
-    let mut race = send_all("pay and cancel", &[(2, Step::Pay), (3, Step::Cancel)]).await;
+    let race = send_all("pay and cancel", &[(2, Step::Pay), (3, Step::Cancel)]).await;
     let late = send_all("repeat the early shipment", &[(1, Step::Ship)]).await;
     let sent = send_all("ship", &[(4, Step::Ship)]).await;
 

@@ -13,10 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, progress};
-use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Error, idempotent};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 use tokio::task::JoinSet;
 
@@ -141,13 +139,7 @@ async fn send(pool: &PgPool, all: Vec<Notification>) -> Vec<Notification> {
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(20);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let store = PostgresStore::builder(&pool).table("idem_callback.records");
-    let store = store.connect().await?;
-    store.migrate().await?;
+    let (_server, pool, store) = Server::with_tables(SCHEMA, "idem_callback.records", 20).await?;
     options.engine(store).install()?;
 
     let each = (0..ORDERS + REFUNDS).map(|n| Notification {

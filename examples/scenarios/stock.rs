@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
-use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 
 const PIECES: i64 = 100;
@@ -148,13 +146,7 @@ async fn request(shop: (Engine, PgPool), way: Way, number: i64) -> Result<i64, S
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
-    let postgres = Server::postgres();
-    let pool = PgPoolOptions::new().max_connections(10);
-    let pool = pool.connect(postgres.url()).await?;
-    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-    let store = PostgresStore::builder(&pool).table("idem_stock.records");
-    let store = store.connect().await?;
-    store.migrate().await?;
+    let (_server, pool, store) = Server::with_tables(SCHEMA, "idem_stock.records", 10).await?;
     let engine = options.engine(store);
     let mut books = Books::new("stock: 100 pieces, 150 orders, each placed 3 times");
     for (what, way) in [
@@ -168,20 +160,14 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             (0..ORDERS).flat_map(|number| [number; 3]),
             (engine.clone(), pool.clone()),
         );
-        let mut load = hammer(what, CALLERS, calls.collect(), shop, move |shop, number| {
+        let load = hammer(what, CALLERS, calls.collect(), shop, move |shop, number| {
             request(shop, way, number)
         })
         .await;
-        let orders = "SELECT count(*) FROM idem_stock.orders WHERE way = $1";
-        let orders: i64 = sqlx::query_scalar(orders)
-            .bind(format!("{way:?}"))
-            .fetch_one(&pool)
-            .await?;
-        let numbers = "SELECT count(DISTINCT number) FROM idem_stock.orders WHERE way = $1";
-        let numbers: i64 = sqlx::query_scalar(numbers)
-            .bind(format!("{way:?}"))
-            .fetch_one(&pool)
-            .await?;
+        let orders =
+            "SELECT count(*), count(DISTINCT number) FROM idem_stock.orders WHERE way = $1";
+        let orders = sqlx::query_as(orders).bind(format!("{way:?}"));
+        let (orders, numbers): (i64, i64) = orders.fetch_one(&pool).await?;
         let left = count(&pool, "SELECT pieces FROM idem_stock.stock").await?;
         let errors = load.count(|answer| !matches!(answer, Ok(_) | Err(StockError::SoldOut)));
         books
