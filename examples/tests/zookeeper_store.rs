@@ -133,8 +133,12 @@ async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
         let node = Place::of(root, &key(number)).node;
         client.set_data(&node, &expired, None).await.unwrap();
     }
+    let stranger = Place::of(root, &key(5)).node;
+    let put = client.set_data(&stranger, b"a stranger", None);
+    put.await.unwrap();
     assert_eq!(store.sweep().await.unwrap(), 3);
     assert_eq!(store.sweep().await.unwrap(), 0);
+    assert!(client.check_stat(&stranger).await.unwrap().is_some());
     let found = store.read(&key(3)).await.unwrap();
     assert!(matches!(found, ReadReply::Found { .. }));
 }

@@ -142,4 +142,37 @@ pub(super) async fn sweep(client: &Client, root: &str, shard: &str) -> Result<us
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use idem_harness::ZooKeeperServer;
+    use idem_runtime::key::{KeyDigest, Operation};
+    use idem_runtime::store::{Fence, Owner, RecordKey, State};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn a_node_that_was_deleted_and_created_again_is_another() {
+        let server = ZooKeeperServer::start();
+        let client = Client::connect(&server.addr().to_string()).await.unwrap();
+        let digest = KeyDigest::from_bytes([0x2a; 32]);
+        let key = RecordKey::new("shop".into(), Operation::new("pay"), digest);
+        let place = Place::of("/idem", &key);
+        let look = async || look(&client, "/idem", &place).await.unwrap();
+        let replace = async |found: &Found, life| {
+            let owner = Owner::from_bytes([7; 16]);
+            let header = Header::new(State::Released, owner, Fence::new(1), HOUR);
+            let write = Write::header(header, None).living_for(life);
+            replace(&client, &place, found, &write).await.unwrap()
+        };
+        assert!(replace(&look().await, Duration::ZERO).await);
+        let slow = look().await;
+        assert_eq!(slow.record, Ok(None), "it has expired");
+        assert_eq!(sweep(&client, "/idem", &place.shard).await, Ok(1));
+        assert!(replace(&look().await, HOUR).await);
+        let quick = look().await;
+        assert_eq!(slow.version, quick.version, "the version does not tell");
+        assert!(!replace(&slow, HOUR).await);
+        assert_eq!(look().await.version, quick.version);
+    }
+}
