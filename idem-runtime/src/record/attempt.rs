@@ -224,6 +224,12 @@ mod tests {
         });
         assert_eq!(journal.recorded_attempts(), all);
         assert_eq!(journal.attempts(), journal);
+        // Frozen: a history of an older release is read for ever.
+        let codes = AttemptEnd::CODES.iter();
+        let codes: Vec<_> = codes.map(|(code, end)| format!("{code} {end}")).collect();
+        let frozen = "1 value, 2 business-error, 3 system-error, 4 cancelled, 5 panicked, 6 unknown, 7 lapsed, \
+                      8 released, 9 not-stored, 10 ended-by-operator";
+        assert_eq!(codes.join(", "), frozen);
     }
 
     #[test]

@@ -161,6 +161,11 @@ mod tests {
         let back: Vec<_> = all.into_iter().map(HistoryEvent::Act).collect();
         assert_eq!(HistoryEvent::all_of(&journal), back);
         assert_eq!(journal.kind(), JournalKind::Attempts);
+        // Frozen: a history of an older release is read for ever.
+        let codes = OperatorVerb::CODES.iter();
+        let codes: Vec<_> = codes.map(|(code, verb)| format!("{code} {verb}")).collect();
+        let frozen = "1 release, 2 resolve, 3 resolve-error, 4 reset, 5 reset-with-steps, 6 purge";
+        assert_eq!(codes.join(", "), frozen);
         assert_eq!(
             (journal.attempts(), journal.compacted()),
             (journal.clone(), journal)
