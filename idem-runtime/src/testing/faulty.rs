@@ -231,45 +231,33 @@ impl Faulty {
         owner: Option<Owner>,
         send: impl Fn(Arc<dyn Store>) -> StoreFuture<'static, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        let failed = |kind| Err(StoreError::new(kind, "an injected fault"));
+        let failed = |kind| StoreError::new(kind, "an injected fault");
+        let unavailable = move || failed(StoreErrorKind::Unavailable);
+        let refused = |error| StoreFuture::ready(Err(error));
         let fault = self.fault(operation, owner);
         let store = Arc::clone(&self.0.store);
         match fault {
             Fault::None => send(store),
-            Fault::Lost => StoreFuture::ready(failed(StoreErrorKind::Unavailable)),
-            Fault::Refused => StoreFuture::ready(failed(StoreErrorKind::Refused)),
-            Fault::TooLarge => StoreFuture::ready(failed(StoreErrorKind::TooLarge)),
-            Fault::Full => StoreFuture::ready(failed(StoreErrorKind::Full)),
-            Fault::Overloaded => StoreFuture::ready(Err(StoreError::overloaded(
-                "an injected fault",
-                Duration::from_millis(100),
-            ))),
-            Fault::Busy => StoreFuture::ready(
-                failed(StoreErrorKind::Unavailable).map_err(StoreError::answered),
-            ),
-            Fault::Unreachable => StoreFuture::ready(
-                failed(StoreErrorKind::Unavailable).map_err(StoreError::unreachable),
-            ),
+            Fault::Lost => refused(unavailable()),
+            Fault::Refused => refused(failed(StoreErrorKind::Refused)),
+            Fault::TooLarge => refused(failed(StoreErrorKind::TooLarge)),
+            Fault::Full => refused(failed(StoreErrorKind::Full)),
+            Fault::Overloaded => {
+                let wait = Duration::from_millis(100);
+                refused(StoreError::overloaded("an injected fault", wait))
+            }
+            Fault::Busy => refused(unavailable().answered()),
+            Fault::Unreachable => refused(unavailable().unreachable()),
             Fault::Hangs => StoreFuture::pending(std::future::pending()),
-            Fault::ReplyLost => {
-                let reply = send(store);
-                StoreFuture::pending(async move {
-                    let _ = reply.await;
-                    failed(StoreErrorKind::Unavailable)
-                })
-            }
-            Fault::ReplyHangs => {
-                let reply = send(store);
-                StoreFuture::pending(async move {
-                    let _ = reply.await;
-                    std::future::pending().await
-                })
-            }
-            Fault::ReplyHeld => {
+            Fault::ReplyLost | Fault::ReplyHangs | Fault::ReplyHeld => {
                 let reply = send(store);
                 StoreFuture::pending(async move {
                     let reply = reply.await;
-                    self.held().await;
+                    match fault {
+                        Fault::ReplyLost => return Err(unavailable()),
+                        Fault::ReplyHangs => std::future::pending().await,
+                        _ => self.held().await,
+                    }
                     reply
                 })
             }
@@ -280,10 +268,9 @@ impl Faulty {
                     this.held().await;
                     work.await
                 });
-                StoreFuture::pending(async move {
-                    task.await
-                        .unwrap_or_else(|_| failed(StoreErrorKind::Unavailable))
-                })
+                StoreFuture::pending(
+                    async move { task.await.unwrap_or_else(|_| Err(unavailable())) },
+                )
             }
             Fault::Twice => {
                 let first = send(Arc::clone(&store));

@@ -237,6 +237,13 @@ fn rewritten(header: Header, found: Option<Current<'_>>) -> Change {
     with_journal(header, &journal)
 }
 
+/// The change by which a record is released.
+fn released(found: Option<Current<'_>>, bytes: Option<Bytes>, remains: Remains) -> Option<Change> {
+    let found = found?;
+    let life = transition::released_life(&found.record.header, remains);
+    Some((bytes?, life.unwrap_or(found.left)))
+}
+
 /// What a write of an operation entails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteEffect {
@@ -451,14 +458,8 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, remains);
-            let change = current.zip(write).map(|(current, header)| {
-                let life = transition::released_life(&current.record.header, remains);
-                (
-                    rewritten(header, Some(current)).0,
-                    life.unwrap_or(current.left),
-                )
-            });
-            (reply, change)
+            let rewritten = write.map(|header| rewritten(header, current).0);
+            (reply, released(current, rewritten, remains))
         };
         let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
@@ -475,11 +476,8 @@ impl Store for MemoryStore {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) =
                 transition::release_with_journal(current, *owner, remains, journal, seen);
-            let change = current.zip(write).map(|(current, record)| {
-                let life = transition::released_life(&current.record.header, remains);
-                (record.into_bytes(), life.unwrap_or(current.left))
-            });
-            (reply, change)
+            let written = write.map(Record::into_bytes);
+            (reply, released(current, written, remains))
         };
         let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
