@@ -13,24 +13,19 @@
 
 mod load;
 
-use std::sync::Arc;
-
 use idem_runtime::Engine;
 use idem_runtime::store::memory::MemoryStore;
-use tokio::runtime::Runtime;
 
+use self::load::driver::{current_thread, fill, run_on_threads};
 use self::load::options::Options;
 use self::load::order::merchant;
 use self::load::redis_raw;
 use self::load::redis_server::Server;
 use self::load::row::Printer;
-use self::load::shop::{self, Customer, Shop};
-use self::load::sql_raw::postgres::Postgres;
-use self::load::sql_raw::sqlite::Sqlite;
-use self::load::sql_raw::{Calls, Dialect, Kind, Options as SqlOptions, Raw};
-use self::load::sql_server::{self as server, Database};
-use self::load::suite::{Kept, Suite};
-use self::load::threads::{self, Remade};
+use self::load::shop::{Customer, Kind, Shop};
+use self::load::sql_raw;
+use self::load::sql_server::Database;
+use self::load::suite::Suite;
 
 /// Calls of one thread in one run: a store holds all of their answers.
 const CALLS: usize = 30_000;
@@ -41,12 +36,7 @@ fn main() {
     eprintln!("{options}");
     if options.wants_store("memory") {
         for &value_bytes in &options.sizes {
-            let cases = in_memory(value_bytes);
-            let calls = CALLS * 200 / value_bytes.max(200) + 3_000;
-            let calls = options.calls.unwrap_or(calls);
-            let of = ("memory", value_bytes);
-            let rows = threads::measure(&cases, &options, of, &[1, 2], calls);
-            printer.rows(&rows);
+            in_memory(&options, value_bytes, &mut printer);
         }
     }
     for (store, durable) in [
@@ -60,68 +50,50 @@ fn main() {
     printer.end();
 }
 
-fn in_memory(value_bytes: usize) -> Vec<Remade> {
-    let customer = move || {
-        let engine = Engine::new(MemoryStore::new());
-        Customer::of(&Shop::new(engine, value_bytes), merchant())
-    };
-    vec![
-        Remade::threaded("first", move || shop::First(customer())),
-        Remade::threaded("replay", move || shop::Replay(customer())),
-        Remade::threaded("first+replay", move || shop::FirstAndReplay(customer())),
-        Remade::threaded("business_error", move || shop::BusinessError(customer())),
-        Remade::threaded("release", move || shop::Release(customer())),
-    ]
+fn in_memory(options: &Options, value_bytes: usize, printer: &mut Printer) {
+    let runtime = current_thread();
+    let mut suite = Suite::new(&runtime, options, "memory");
+    let calls = CALLS * 200 / value_bytes.max(200) + 3_000;
+    suite.calls = Some(options.calls.unwrap_or(calls));
+    for (name, kind) in Kind::ALL {
+        suite.add_anew(name, "idem", move |threads, calls| {
+            let engine = Engine::new(MemoryStore::new());
+            let customer = Customer::of(&Shop::new(engine, value_bytes), kind);
+            fill(&current_thread(), &customer);
+            run_on_threads(&customer, threads, calls)
+        });
+    }
+    for threads in [1, 2] {
+        printer.rows(&suite.run(threads, value_bytes, &mut ()));
+    }
 }
 
 fn in_front_of(options: &Options, store: &str, durable: &str, printer: &mut Printer) {
     let runtime = options.runtime();
     let mut redis = Server::of(options);
+    // It keeps what it has: the database relies on it.
+    redis.meter.is_ours = false;
     let database = Database::start(durable);
     let fast = database.engine(&runtime, Some(&redis.meter.url));
     let alone = database.engine(&runtime, None);
     for &value_bytes in &options.sizes {
-        let fast = Shop::new(fast.clone(), value_bytes);
-        let alone = Shop::new(alone.clone(), value_bytes);
         let mut suite = Suite::new(&runtime, options, store);
-        match &database {
-            Database::Sqlite(dir, synchronous) => {
-                let options = server::sqlite(dir, *synchronous);
-                add_first::<Sqlite>(&mut suite, &runtime, options, value_bytes);
-            }
-            Database::Postgres(server) => {
-                let options = server::postgres(server);
-                add_first::<Postgres>(&mut suite, &runtime, options, value_bytes);
-            }
-            Database::MySql(_) => unreachable!("not among those above"),
-        }
+        let raw = [("first", "raw", sql_raw::Kind::First)];
+        database.add_raw(&mut suite, value_bytes, &raw);
         let connection = runtime.block_on(redis_raw::connect(&redis.meter.client));
         let raw = redis_raw::Raw::new(connection, value_bytes, merchant());
         let raw = redis_raw::Calls(runtime.block_on(raw), redis_raw::GOT);
         suite.add("replay", "raw", raw);
-        add(&mut suite, "idem_alone", &alone);
-        add(&mut suite, "idem", &fast);
+        for (made_by, engine) in [("idem_alone", &alone), ("idem", &fast)] {
+            let shop = Shop::new(engine.clone(), value_bytes);
+            for (name, kind) in Kind::ALL {
+                if kind != Kind::FirstAndReplay {
+                    suite.add(name, made_by, Customer::of(&shop, kind));
+                }
+            }
+        }
         for &concurrency in &options.concurrency {
-            let mut meter = Kept(&mut redis.meter);
-            printer.rows(&suite.run(concurrency, value_bytes, &mut meter));
+            printer.rows(&suite.run(concurrency, value_bytes, &mut redis.meter));
         }
     }
-}
-
-fn add_first<D: Dialect>(
-    suite: &mut Suite<'_>,
-    runtime: &Runtime,
-    options: SqlOptions<D>,
-    value_bytes: usize,
-) {
-    let raw = runtime.block_on(Raw::<D>::new(options, value_bytes, merchant()));
-    suite.add("first", "raw", Calls(raw, Kind::First));
-}
-
-fn add(suite: &mut Suite<'_>, made_by: &'static str, shop: &Arc<Shop>) {
-    let customer = || Customer::of(shop, merchant());
-    suite.add("first", made_by, shop::First(customer()));
-    suite.add("replay", made_by, shop::Replay(customer()));
-    suite.add("business_error", made_by, shop::BusinessError(customer()));
-    suite.add("release", made_by, shop::Release(customer()));
 }

@@ -14,7 +14,6 @@
 
 mod load;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -31,11 +30,11 @@ use idem_runtime::{Engine, Error};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-use self::load::driver::{STORED, Work, fill, run};
+use self::load::driver::{Work, fill, run};
 use self::load::options::Options;
 use self::load::order::{Order, Receipt, merchant};
 use self::load::row::Printer;
-use self::load::threads::{Remade, measure};
+use self::load::suite::Suite;
 
 /// Life of a record: short, so that Redis holds those of a few rounds.
 const TTL: Duration = Duration::from_secs(120);
@@ -46,8 +45,7 @@ const CALLS: usize = 10_000;
 /// Makes a router whose answers have so many bytes.
 type MakeRouter = fn(&Engine, usize) -> Router;
 
-/// Each case and each router.
-const CASES: [&str; 2] = ["first", "replay"];
+/// The routers, by the names of their rows.
 const ROUTERS: [(&str, MakeRouter); 4] = [
     ("raw", |_, bytes| plain(bytes)),
     ("idem", |engine, bytes| plain(bytes).layer(layer(engine))),
@@ -111,16 +109,7 @@ impl Work for Client {
         self.repeats
     }
 
-    async fn fill(&mut self, number: u64) {
-        self.send(number).await;
-    }
-
     async fn call(&mut self, number: u64) {
-        let number = if self.repeats {
-            number % STORED
-        } else {
-            STORED + number
-        };
         self.send(number).await;
     }
 }
@@ -177,55 +166,51 @@ fn in_handler(engine: &Engine, bytes: usize) -> Router {
         .with_state(Shop { engine, receipt })
 }
 
-/// The cases on the engines that `engine` returns.
-fn cases(
-    runtime: &Arc<Runtime>,
-    engine: impl Fn() -> Engine + Clone + 'static,
-    bytes: usize,
-) -> Vec<Remade> {
-    let of = |name: &'static str| {
-        let (runtime, engine) = (Arc::clone(runtime), engine.clone());
-        ROUTERS.map(move |(made_by, router)| {
+/// Measures the cases on the engines that `engine` makes.
+fn measure(
+    (options, runtime): (&Options, &Runtime),
+    (store, bytes): (&str, usize),
+    engine: impl Fn() -> Engine,
+    printer: &mut Printer,
+) {
+    let mut suite = Suite::new(runtime, options, store);
+    suite.calls = Some(options.calls.unwrap_or(CALLS));
+    for (name, repeats) in [("first", false), ("replay", true)] {
+        for (made_by, router) in ROUTERS {
             // Each case has its own keys.
-            let (runtime, engine, keys) = (Arc::clone(&runtime), engine.clone(), merchant());
-            Remade::new(name, made_by, move |concurrency, calls| {
+            let (engine, keys) = (&engine, merchant());
+            suite.add_anew(name, made_by, move |concurrency, calls| {
                 let router = router(&engine(), bytes);
-                let client = Client::new(router, bytes, keys, name == "replay");
-                fill(&runtime, &client);
-                let calls = calls.next_multiple_of(concurrency);
-                run(&runtime, &client, concurrency, calls)
-            })
-        })
-    };
-    CASES.into_iter().flat_map(of).collect()
+                let client = Client::new(router, bytes, keys, repeats);
+                fill(runtime, &client);
+                run(runtime, &client, concurrency, calls)
+            });
+        }
+    }
+    for &concurrency in &options.concurrency {
+        printer.rows(&suite.run(concurrency, bytes, &mut ()));
+    }
 }
 
 fn main() {
     let options = Options::parse();
     let mut printer = Printer::new(options.json);
     eprintln!("{options}");
-    let runtime = Arc::new(options.runtime());
+    let runtime = options.runtime();
     let is_named = |store: &str| options.stores.iter().any(|named| named == store);
     let redis = is_named("redis").then(|| {
         let server = RedisServer::builder().start();
         let store = runtime.block_on(RedisStore::connect(&server.url()));
         (Engine::new(store.unwrap()), server)
     });
-    let calls = options.calls.unwrap_or(CALLS);
+    let on = (&options, &runtime);
     for &bytes in &options.sizes {
-        let mut rows = |store, cases: Vec<Remade>| {
-            for at_once in &options.concurrency {
-                let at_once = std::slice::from_ref(at_once);
-                printer.rows(&measure(&cases, &options, (store, bytes), at_once, calls));
-            }
-        };
         if options.wants_store("memory") {
             let engine = || Engine::new(MemoryStore::new());
-            rows("memory", cases(&runtime, engine, bytes));
+            measure(on, ("memory", bytes), engine, &mut printer);
         }
         if let Some((engine, _)) = &redis {
-            let engine = engine.clone();
-            rows("redis", cases(&runtime, move || engine.clone(), bytes));
+            measure(on, ("redis", bytes), || engine.clone(), &mut printer);
         }
     }
     printer.end();

@@ -24,7 +24,7 @@ use self::load::order::merchant;
 use self::load::redis_raw::{self as raw, Raw};
 use self::load::redis_server::Server;
 use self::load::row::Printer;
-use self::load::shop::{self, Customer, Shop};
+use self::load::shop::{Customer, Kind, Shop};
 use self::load::suite::Suite;
 use self::load::waiting::waiting;
 
@@ -53,7 +53,7 @@ fn main() {
         }
     }
     if options.compare {
-        compare(&options, &server.meter.url);
+        compare(&server.meter.url);
     }
     printer.end();
 }
@@ -77,8 +77,11 @@ fn suite<'a>(
     // A kept error is short, whatever answers are.
     let error = sized(&connection, 16, raw::CLAIMED);
     let mut raw = |connection, steps| sized(connection, value_bytes, steps);
-    let customer = || Customer::of(shop, merchant());
-    let hand = || runtime.block_on(Hand::new(connection.clone(), value_bytes, merchant()));
+    let idem = |kind| Customer::of(shop, kind);
+    let hand = |fills| {
+        let hand = Hand::new(connection.clone(), value_bytes, merchant());
+        hand::Calls(runtime.block_on(hand), fills)
+    };
 
     let mut suite = Suite::new(runtime, options, "redis");
     suite.add("first", "raw_unfenced", raw(&connection, raw::UNFENCED));
@@ -86,30 +89,37 @@ fn suite<'a>(
     if runtime.block_on(raw(&connection, raw::IF_EQUAL).0.has_ifeq()) {
         suite.add("first", "raw_ifeq", raw(&connection, raw::IF_EQUAL));
     }
-    suite.add("first", "hand", hand::First(hand()));
-    suite.add("first", "idem", shop::First(customer()));
+    suite.add("first", "hand", hand(false));
+    suite.add("first", "idem", idem(Kind::First));
     suite.add("replay", "raw_get", raw(&connection, raw::GOT));
     suite.add("replay", "raw", raw(&connection, raw::CLAIMED));
-    suite.add("replay", "hand", hand::Replay(hand()));
-    suite.add("replay", "idem", shop::Replay(customer()));
+    suite.add("replay", "hand", hand(true));
+    suite.add("replay", "idem", idem(Kind::Replay));
     suite.add("local_replay", "raw", raw(&caching, raw::GOT));
-    let shop = Shop::new(caching_engine(runtime, server), value_bytes);
-    let cached = Customer::of(&shop, merchant());
-    suite.add("local_replay", "idem", shop::Replay(cached));
+    let caching_shop = Shop::new(caching_engine(runtime, server), value_bytes);
+    suite.add(
+        "local_replay",
+        "idem",
+        Customer::of(&caching_shop, Kind::Replay),
+    );
     suite.add("business_error", "raw", error);
-    suite.add("business_error", "idem", shop::BusinessError(customer()));
+    suite.add("business_error", "idem", idem(Kind::BusinessError));
     suite.add("release", "raw", raw(&connection, raw::RELEASED));
-    suite.add("release", "idem", shop::Release(customer()));
+    suite.add("release", "idem", idem(Kind::Release));
     suite.add(
         "first+replay",
         "raw",
         raw(&connection, raw::FENCED_AND_CLAIMED),
     );
-    suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
+    suite.add("first+replay", "idem", idem(Kind::FirstAndReplay));
     let claimed: Arc<dyn Store> = Arc::new(store(runtime, server));
-    batches(&claimed, customer, |case, batch| {
-        suite.add(case, "idem", batch);
-    });
+    batches(
+        &claimed,
+        || idem(Kind::First),
+        |case, batch| {
+            suite.add(case, "idem", batch);
+        },
+    );
     suite
 }
 

@@ -10,21 +10,23 @@ mod load;
 
 use std::sync::Arc;
 
-use tokio::runtime::Runtime;
-
 use self::load::batch::batches;
 use self::load::options::Options;
-use self::load::order::merchant;
 use self::load::process_meter::ProcessMeter;
 use self::load::row::Printer;
-use self::load::shop::{self, Customer, Shop};
-use self::load::sql_raw::mysql::MySql;
-use self::load::sql_raw::postgres::Postgres;
-use self::load::sql_raw::sqlite::Sqlite;
-use self::load::sql_raw::{Calls, Dialect, Kind, Options as SqlOptions, Raw};
-use self::load::sql_server::{self as server, Database, STORES};
+use self::load::shop::{Customer, Kind, Shop};
+use self::load::sql_raw;
+use self::load::sql_server::{Database, STORES};
 use self::load::suite::Suite;
 use self::load::waiting::waiting;
+
+/// The statements that the store sends, and those of a store that expects the other kind of call.
+const RAW: [(&str, &str, sql_raw::Kind); 4] = [
+    ("first", "raw", sql_raw::Kind::First),
+    ("first", "raw_read_first", sql_raw::Kind::ReadFirst),
+    ("replay", "raw", sql_raw::Kind::Replay),
+    ("replay", "raw_claim", sql_raw::Kind::ReplayByClaim),
+];
 
 fn main() {
     let options = Options::parse();
@@ -48,45 +50,24 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
     for &value_bytes in &options.sizes {
         let mut suite = Suite::new(&runtime, options, store);
         suite.settling = database.youth();
-        match &database {
-            Database::Sqlite(dir, synchronous) => {
-                let options = server::sqlite(dir, *synchronous);
-                add_raw::<Sqlite>(&mut suite, &runtime, &options, value_bytes);
-            }
-            Database::Postgres(server) => {
-                let options = server::postgres(server);
-                add_raw::<Postgres>(&mut suite, &runtime, &options, value_bytes);
-            }
-            Database::MySql(server) => {
-                let options = server::mysql(server);
-                add_raw::<MySql>(&mut suite, &runtime, &options, value_bytes);
-            }
-        }
+        database.add_raw(&mut suite, value_bytes, &RAW);
         let shops = engines
             .clone()
             .map(|engines| engines.map(|engine| Shop::new(engine, value_bytes)));
         if let Some([shop, replaying, mixed]) = &shops {
-            // A store reads first or claims first as its latest calls make it expect: each its own.
-            let customer = |shop| Customer::of(shop, merchant());
-            suite.add("first", "idem", shop::First(customer(shop)));
-            suite.add("replay", "idem", shop::Replay(customer(replaying)));
-            suite.add(
-                "business_error",
-                "idem",
-                shop::BusinessError(customer(shop)),
-            );
-            suite.add("release", "idem", shop::Release(customer(shop)));
-            suite.add(
-                "first+replay",
-                "idem",
-                shop::FirstAndReplay(customer(mixed)),
-            );
-            let store = database.store(&runtime);
-            batches(
-                &store,
-                || customer(shop),
-                |case, batch| suite.add(case, "idem", batch),
-            );
+            for (name, kind) in Kind::ALL {
+                // A store reads first or claims first as its latest calls make it expect: each its own.
+                let shop = match kind {
+                    Kind::Replay => replaying,
+                    Kind::FirstAndReplay => mixed,
+                    _ => shop,
+                };
+                suite.add(name, "idem", Customer::of(shop, kind));
+            }
+            let (store, customer) = (database.store(&runtime), || Customer::of(shop, Kind::First));
+            batches(&store, customer, |case, batch| {
+                suite.add(case, "idem", batch);
+            });
         }
         for &concurrency in &options.concurrency {
             printer.rows(&suite.run(concurrency, value_bytes, &mut ProcessMeter));
@@ -99,22 +80,5 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
                 printer.row(&row);
             }
         }
-    }
-}
-
-fn add_raw<D: Dialect>(
-    suite: &mut Suite<'_>,
-    runtime: &Runtime,
-    options: &SqlOptions<D>,
-    value_bytes: usize,
-) {
-    let raw = || runtime.block_on(Raw::<D>::new(options.clone(), value_bytes, merchant()));
-    for (case, made_by, kind) in [
-        ("first", "raw", Kind::First),
-        ("first", "raw_read_first", Kind::ReadFirst),
-        ("replay", "raw", Kind::Replay),
-        ("replay", "raw_claim", Kind::ReplayByClaim),
-    ] {
-        suite.add(case, made_by, Calls(raw(), kind));
     }
 }

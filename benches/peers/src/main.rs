@@ -27,22 +27,17 @@ fn main() {
                 Raw::new(connection, value_bytes, merchant()).await
             })
         };
-        suite.add("first", "raw", raw::Fenced(raw()));
-        suite.add("replay", "raw", raw::Claimed(raw()));
         let idempotent = runtime.block_on(peers::idempotent::Shop::new(&server.url, value_bytes));
-        suite.add(
-            "first",
-            "idempotent",
-            peers::idempotent::First(idempotent.clone()),
-        );
-        suite.add(
-            "replay",
-            "idempotent",
-            peers::idempotent::Replay(idempotent),
-        );
         let cached = runtime.block_on(peers::cached::Shop::new(&server.url, value_bytes));
-        suite.add("first", "cached", peers::cached::First(cached.clone()));
-        suite.add("replay", "cached", peers::cached::Replay(cached));
+        for (case, steps, fills) in [
+            ("first", raw::FENCED, false),
+            ("replay", raw::CLAIMED, true),
+        ] {
+            suite.add(case, "raw", raw::Calls(raw(), steps));
+            let idempotent = peers::idempotent::Calls(idempotent.clone(), fills);
+            suite.add(case, "idempotent", idempotent);
+            suite.add(case, "cached", peers::cached::Calls(cached.clone(), fills));
+        }
         for &concurrency in &options.concurrency {
             let mut rows = suite.run(concurrency, value_bytes, &mut server);
             // Whoever compares has those already.

@@ -9,7 +9,7 @@ use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::driver::{STORED, Work};
+use super::driver::Work;
 use super::shop::Customer;
 
 /// Calls of one batch.
@@ -71,7 +71,7 @@ impl Call {
                 assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
             }
             Self::First(customer) => {
-                customer.order.number = STORED + number;
+                customer.order.number = number;
                 customer.shop.pay(&customer.order).await.unwrap();
             }
         }

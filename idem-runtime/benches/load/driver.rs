@@ -1,6 +1,9 @@
 //! Makes calls, so many at once, and measures them. The same for bare commands and for idem.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Instant;
 
 use tokio::runtime::Runtime;
@@ -11,24 +14,42 @@ use super::sample::Sample;
 /// How many records there are where calls are answered from what is stored.
 pub(crate) const STORED: u64 = 1_024;
 
-/// What one worker does again and again. Each worker has a clone.
+/// The calls of one worker. Each worker has a clone.
 pub(crate) trait Work: Clone + Send + 'static {
-    /// One call. Numbers do not repeat: who wants stored records takes them modulo [`STORED`].
-    fn call(&mut self, number: u64) -> impl Future<Output = ()> + Send;
-
-    /// Stores what the calls of this number are answered from. Before the clock runs.
-    fn fill(&mut self, number: u64) -> impl Future<Output = ()> + Send {
-        let _ = number;
-        async {}
-    }
-
-    /// Whether there is anything to fill.
+    /// Whether calls are answered from stored records.
     fn fills(&self) -> bool {
         false
     }
+
+    /// Stores the record of this number, below [`STORED`], before the clock runs.
+    fn fill(&mut self, number: u64) -> impl Future<Output = ()> + Send {
+        self.call(number)
+    }
+
+    /// One call: of a stored record where the work fills, and of a new one otherwise.
+    fn call(&mut self, number: u64) -> impl Future<Output = ()> + Send;
 }
 
-/// Numbers that nobody has had.
+/// Makes the calls of these numbers in turn; nanoseconds of each.
+async fn make<W: Work>(mut work: W, numbers: Range<u64>) -> Vec<u32> {
+    let (fills, mut taken) = (work.fills(), Vec::new());
+    taken.reserve_exact((numbers.end - numbers.start) as usize);
+    let mut began = Instant::now();
+    for number in numbers {
+        let number = if fills {
+            number % STORED
+        } else {
+            STORED + number
+        };
+        work.call(number).await;
+        let ended = Instant::now();
+        taken.push(nanos(ended - began));
+        began = ended;
+    }
+    taken
+}
+
+/// The next number without a call.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Makes `calls` calls by `concurrency` workers.
@@ -38,40 +59,40 @@ pub(crate) fn run<W: Work>(
     concurrency: usize,
     calls: usize,
 ) -> Sample {
+    let each = (calls / concurrency) as u64;
     let first = NEXT.fetch_add(calls as u64, Ordering::Relaxed);
-    let each = calls / concurrency;
-    let mut latencies = Vec::with_capacity(calls);
     runtime.block_on(async {
         let mut workers = JoinSet::new();
         let began = Instant::now();
-        for worker in 0..concurrency {
-            let mut work = work.clone();
-            let first = first + (worker * each) as u64;
-            let mut taken: Vec<u32> = Vec::with_capacity(each);
-            workers.spawn(async move {
-                let mut began = Instant::now();
-                for number in first..first + each as u64 {
-                    work.call(number).await;
-                    let ended = Instant::now();
-                    taken.push(nanos(ended - began));
-                    began = ended;
-                }
-                taken
-            });
+        for worker in 0..concurrency as u64 {
+            let first = first + worker * each;
+            workers.spawn(make(work.clone(), first..first + each));
         }
-        let mut results = Vec::with_capacity(concurrency);
-        while let Some(taken) = workers.join_next().await {
-            results.push(taken.unwrap());
-        }
-        let wall = began.elapsed();
-        for taken in results {
-            latencies.extend(taken);
-        }
-        Sample::new(wall, latencies)
+        let taken = workers.join_all().await;
+        Sample::new(began.elapsed(), taken.concat())
     })
 }
 
-/// Stores what calls are answered from.
+/// Makes `calls` calls on each of so many threads, which share the store and nothing else.
+pub(crate) fn run_on_threads<W: Work>(work: &W, threads: usize, calls: usize) -> Sample {
+    let barrier = Arc::new(Barrier::new(threads));
+    let workers = (0..threads as u64).map(|thread| {
+        let (work, barrier) = (work.clone(), Arc::clone(&barrier));
+        thread::spawn(move || {
+            let (runtime, first) = (current_thread(), thread << 32);
+            barrier.wait();
+            let start = Instant::now();
+            let taken = runtime.block_on(make(work, first..first + calls as u64));
+            (start.elapsed(), taken)
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let ended = workers.into_iter().map(|worker| worker.join().unwrap());
+    let (walls, taken): (Vec<_>, Vec<_>) = ended.unzip();
+    Sample::new(walls.into_iter().max().unwrap(), taken.concat())
+}
+
+/// Stores the records that calls are answered from.
 pub(crate) fn fill<W: Work>(runtime: &Runtime, work: &W) {
     const WORKERS: u64 = 16;
     if !work.fills() {
@@ -87,9 +108,7 @@ pub(crate) fn fill<W: Work>(runtime: &Runtime, work: &W) {
                 }
             });
         }
-        while let Some(filled) = workers.join_next().await {
-            filled.unwrap();
-        }
+        workers.join_all().await;
     });
 }
 

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::driver::{STORED, Work};
+use super::driver::Work;
 use super::order::{Order, Receipt};
 use super::redis_raw::{COMPLETE, LIFE, load};
 
@@ -88,32 +88,17 @@ fn name(digest: &[u8; 32]) -> [u8; 42] {
     name
 }
 
-/// A new order each time.
+/// Payments: of orders that are answered already, or of new ones.
 #[derive(Clone)]
-pub(crate) struct First(pub(crate) Hand);
+pub(crate) struct Calls(pub(crate) Hand, pub(crate) bool);
 
-impl Work for First {
-    async fn call(&mut self, number: u64) {
-        self.0.order.number = STORED + number;
-        self.0.pay().await;
-    }
-}
-
-/// An order that is answered already.
-#[derive(Clone)]
-pub(crate) struct Replay(pub(crate) Hand);
-
-impl Work for Replay {
+impl Work for Calls {
     fn fills(&self) -> bool {
-        true
-    }
-
-    async fn fill(&mut self, number: u64) {
-        self.call(number).await;
+        self.1
     }
 
     async fn call(&mut self, number: u64) {
-        self.0.order.number = number % STORED;
+        self.0.order.number = number;
         assert_eq!(self.0.pay().await.cents, 129_900);
     }
 }

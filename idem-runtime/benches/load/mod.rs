@@ -38,5 +38,4 @@ pub(crate) mod sql_raw;
 ))]
 pub(crate) mod sql_server;
 pub(crate) mod suite;
-pub(crate) mod threads;
 pub(crate) mod waiting;

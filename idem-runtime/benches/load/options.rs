@@ -40,15 +40,13 @@ pub(crate) struct Options {
     /// One thread, as for the figures that are quoted, or several
     #[arg(long, default_value = "current", value_parser = ["current", "multi"])]
     runtime: String,
-    /// Rounds whose medians are printed [default: 7]
-    #[arg(long = "rounds", value_name = "N", value_parser = number::<usize>)]
-    given_rounds: Option<usize>,
-    #[arg(skip)]
+    /// Rounds whose medians are printed
+    #[arg(long, value_name = "N", value_parser = number::<usize>, default_value = "7",
+        default_value_if("quick", "true", "3"))]
     pub(crate) rounds: usize,
-    /// How long one run of one case takes [default: 100]
-    #[arg(long = "slice", value_name = "MS", value_parser = number::<u64>)]
-    given_slice: Option<u64>,
-    #[arg(skip)]
+    /// How long one run of one case takes
+    #[arg(long, value_name = "MS", value_parser = millis, default_value = "100",
+        default_value_if("quick", "true", "30"))]
     pub(crate) slice: Duration,
     /// Calls of one thread in one run on the store in memory, which no slice limits (`engine_load`, `http_load`) [default: 33000, 10000,
     /// fewer of larger answers]
@@ -72,16 +70,7 @@ pub(crate) struct Options {
 impl Options {
     /// From the command line; ends the program where that makes no sense.
     pub(crate) fn parse() -> Self {
-        Self::of(words())
-    }
-
-    /// From these words, the program's name first.
-    pub(crate) fn of(words: impl IntoIterator<Item = String>) -> Self {
-        let mut options = Self::parse_from(words);
-        let (rounds, slice) = if options.quick { (3, 30) } else { (7, 100) };
-        options.rounds = options.given_rounds.unwrap_or(rounds);
-        options.slice = Duration::from_millis(options.given_slice.unwrap_or(slice));
-        options
+        Self::parse_from(words())
     }
 
     /// Whether this case was asked for.
@@ -99,30 +88,6 @@ impl Options {
         is_in(&self.stores, store)
     }
 
-    /// What says the same about how to measure, to another program.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let numbers = |numbers: &[usize]| {
-            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-            numbers.join(",")
-        };
-        let mut words = vec![
-            format!("--concurrency={}", numbers(&self.concurrency)),
-            format!("--size={}", numbers(&self.sizes)),
-            format!("--rounds={}", self.rounds),
-            format!("--slice={}", self.slice.as_millis()),
-        ];
-        if self.runtime == "multi" {
-            words.push("--runtime=multi".to_owned());
-        }
-        if self.json {
-            words.push("--json".to_owned());
-        }
-        if !self.cases.is_empty() {
-            words.push(format!("--case={}", self.cases.join(",")));
-        }
-        words
-    }
-
     /// The runtime that was asked for.
     pub(crate) fn runtime(&self) -> Runtime {
         if self.runtime == "multi" {
@@ -138,14 +103,9 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (runtime, rounds, slice) = (&self.runtime, self.rounds, self.slice);
-        let threads = if runtime == "multi" {
-            "multi"
-        } else {
-            "current"
-        };
         write!(
             f,
-            "{threads}-thread runtime, medians of {rounds} rounds of {slice:?}"
+            "{runtime}-thread runtime, medians of {rounds} rounds of {slice:?}"
         )
     }
 }
@@ -168,6 +128,10 @@ pub(crate) fn number<T: TryFrom<u64>>(text: &str) -> Result<T, &'static str> {
         .filter(|number| *number > 0);
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or("not a number above 0")
+}
+
+fn millis(text: &str) -> Result<Duration, &'static str> {
+    number(text).map(Duration::from_millis)
 }
 
 /// Bytes of an answer: not fewer than one without text has.

@@ -15,12 +15,6 @@ impl Meter for ProcessMeter {
         let spent: f64 = ours.iter().filter_map(|id| spent_micros(*id)).sum();
         (!ours.is_empty()).then_some(spent)
     }
-
-    fn commands(&mut self, _: &mut dyn FnMut()) -> Option<usize> {
-        None
-    }
-
-    fn flush(&mut self) {}
 }
 
 fn descendants(of: u32) -> Vec<u32> {

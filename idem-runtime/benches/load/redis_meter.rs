@@ -11,7 +11,7 @@ pub(crate) struct RedisMeter {
     pub(crate) client: Client,
     pub(crate) control: Connection,
     /// Whether all that it holds is this benchmark's.
-    is_ours: bool,
+    pub(crate) is_ours: bool,
 }
 
 impl RedisMeter {

@@ -89,7 +89,7 @@ impl Printer {
         self.printed += 1;
         let mut out = stdout().lock();
         if self.json {
-            serde_json::to_writer(&mut out, &rounded(row)).unwrap();
+            serde_json::to_writer(&mut out, row).unwrap();
             writeln!(out).unwrap();
         } else {
             let group = (row.store.clone(), row.value_bytes, row.concurrency);
@@ -135,24 +135,4 @@ impl Printer {
 
 fn figure(figure: Option<f64>) -> String {
     figure.map_or_else(String::new, |figure| format!("{figure:.2}"))
-}
-
-/// Without digits that mean nothing.
-fn rounded(row: &Row) -> Row {
-    let round = |figure: f64, places: i32| {
-        let scale = 10_f64.powi(places);
-        (figure * scale).round() / scale
-    };
-    Row {
-        ops_per_s: round(row.ops_per_s, 0),
-        p50_us: round(row.p50_us, 2),
-        p99_us: round(row.p99_us, 2),
-        commands_per_call: row.commands_per_call.map(|figure| round(figure, 3)),
-        server_cpu_us_per_call: row.server_cpu_us_per_call.map(|figure| round(figure, 3)),
-        ratio_to_raw: row.ratio_to_raw.map(|figure| round(figure, 3)),
-        ratio_spread: row
-            .ratio_spread
-            .map(|ends| ends.map(|figure| round(figure, 3))),
-        ..row.clone()
-    }
 }

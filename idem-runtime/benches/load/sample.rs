@@ -30,15 +30,20 @@ impl Sample {
     }
 }
 
+/// Without digits that mean nothing.
+fn round(figure: f64) -> f64 {
+    (figure * 1e3).round() / 1e3
+}
+
 /// The one in the middle; not a number where there is none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
-    match values.len() {
+    round(match values.len() {
         0 => f64::NAN,
         count if count % 2 == 1 => values[count / 2],
         count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
-    }
+    })
 }
 
 /// Where the middle 90 % begin and end; not numbers where there is none.
@@ -49,5 +54,5 @@ pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
         return [f64::NAN; 2];
     };
     let cut = values.len() / 20;
-    [values[cut], values[last - cut]]
+    [values[cut], values[last - cut]].map(round)
 }

@@ -6,8 +6,8 @@ use idem_runtime::{Classify, Engine, Error, HasEngine, idempotent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::driver::{STORED, Work};
-use super::order::{Order, Receipt};
+use super::driver::Work;
+use super::order::{Order, Receipt, merchant};
 
 /// An error of each kind.
 #[derive(Debug, Classify, Serialize, Deserialize)]
@@ -81,93 +81,72 @@ pub(crate) struct Gate {
     pub(crate) open: Notify,
 }
 
+/// What a worker calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A new order each time.
+    First,
+    /// An order that is answered already.
+    Replay,
+    /// A new order, twice.
+    FirstAndReplay,
+    /// An order that was refused.
+    BusinessError,
+    /// An order that gives its key back.
+    Release,
+}
+
+impl Kind {
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
+        ("first", Self::First),
+        ("replay", Self::Replay),
+        ("first+replay", Self::FirstAndReplay),
+        ("business_error", Self::BusinessError),
+        ("release", Self::Release),
+    ];
+}
+
 /// A worker's own order, and the shop that all share.
 #[derive(Clone, Debug)]
 pub(crate) struct Customer {
     pub(crate) shop: Arc<Shop>,
     pub(crate) order: Order,
+    kind: Kind,
 }
 
 impl Customer {
-    pub(crate) fn of(shop: &Arc<Shop>, merchant: u64) -> Self {
+    pub(crate) fn of(shop: &Arc<Shop>, kind: Kind) -> Self {
         Self {
             shop: Arc::clone(shop),
-            order: Order::of(merchant),
+            order: Order::of(merchant()),
+            kind,
         }
     }
 }
 
-/// A new order each time.
-#[derive(Clone, Debug)]
-pub(crate) struct First(pub(crate) Customer);
-
-impl Work for First {
-    async fn call(&mut self, number: u64) {
-        self.0.order.number = STORED + number;
-        self.0.shop.pay(&self.0.order).await.unwrap();
-    }
-}
-
-/// An order that is answered already.
-#[derive(Clone, Debug)]
-pub(crate) struct Replay(pub(crate) Customer);
-
-impl Work for Replay {
+impl Work for Customer {
     fn fills(&self) -> bool {
-        true
-    }
-
-    async fn fill(&mut self, number: u64) {
-        self.call(number).await;
+        matches!(self.kind, Kind::Replay | Kind::BusinessError)
     }
 
     async fn call(&mut self, number: u64) {
-        self.0.order.number = number % STORED;
-        let receipt = self.0.shop.pay(&self.0.order).await.unwrap();
-        assert_eq!(receipt.cents, 129_900);
-    }
-}
-
-/// A new order, twice.
-#[derive(Clone, Debug)]
-pub(crate) struct FirstAndReplay(pub(crate) Customer);
-
-impl Work for FirstAndReplay {
-    async fn call(&mut self, number: u64) {
-        self.0.order.number = STORED + number;
-        self.0.shop.pay(&self.0.order).await.unwrap();
-        self.0.shop.pay(&self.0.order).await.unwrap();
-    }
-}
-
-/// An order that was refused.
-#[derive(Clone, Debug)]
-pub(crate) struct BusinessError(pub(crate) Customer);
-
-impl Work for BusinessError {
-    fn fills(&self) -> bool {
-        true
-    }
-
-    async fn fill(&mut self, number: u64) {
-        self.call(number).await;
-    }
-
-    async fn call(&mut self, number: u64) {
-        self.0.order.number = number % STORED;
-        let refused = self.0.shop.refuse(&self.0.order).await;
-        assert!(matches!(refused, Err(Fault::SoldOut)));
-    }
-}
-
-/// An order that gives its key back.
-#[derive(Clone, Debug)]
-pub(crate) struct Release(pub(crate) Customer);
-
-impl Work for Release {
-    async fn call(&mut self, number: u64) {
-        self.0.order.number = STORED + number;
-        let failed = self.0.shop.fail(&self.0.order).await;
-        assert!(matches!(failed, Err(Fault::Down)));
+        self.order.number = number;
+        let (shop, order) = (&self.shop, &self.order);
+        match self.kind {
+            Kind::First => drop(shop.pay(order).await.unwrap()),
+            Kind::Replay => assert_eq!(shop.pay(order).await.unwrap().cents, 129_900),
+            Kind::FirstAndReplay => {
+                shop.pay(order).await.unwrap();
+                shop.pay(order).await.unwrap();
+            }
+            Kind::BusinessError => {
+                let refused = shop.refuse(order).await;
+                assert!(matches!(refused, Err(Fault::SoldOut)));
+            }
+            Kind::Release => {
+                let failed = shop.fail(order).await;
+                assert!(matches!(failed, Err(Fault::Down)));
+            }
+        }
     }
 }

@@ -1,6 +1,59 @@
 //! The same statements by sqlx alone: what the SQL stores are measured against. They are those of
 //! `store/sql` as they were when this was written, on a table of their own.
 
+/// The dialect of one database, with its `CLAIM`, `COMPLETE` and `READ`.
+macro_rules! dialect {
+    ($name:ident: $conn:ident, $schema:expr) => {
+        dialect! {
+            $name: $conn, $schema;
+            async fn claim(conn: &mut $conn, key: &[u8]) -> sqlx::Result<Option<i64>> {
+                use sqlx::Row as _;
+                let claim = sqlx::query(CLAIM).bind(key).bind(OPERATION).bind(LAYOUT);
+                let claim = claim.bind(PENDING).bind(OWNER).bind(ATTEMPTS).bind(LEASE_MS);
+                let claim = claim.bind(RETAIN_MS).bind(FINGERPRINT).bind(LIFE_US);
+                let row = claim.fetch_optional(conn).await?;
+                let Some(row) = row else { return Ok(None) };
+                // What the statement put there has a negative version.
+                let is_new = row.try_get::<i64, _>(11)? < 0;
+                is_new.then(|| row.try_get(3)).transpose()
+            }
+        }
+    };
+    ($name:ident: $conn:ident, $schema:expr; $($claim:tt)+) => {
+        pub(crate) enum $name {}
+
+        impl Dialect for $name {
+            type Conn = $conn;
+
+            async fn migrate(conn: &mut $conn) -> sqlx::Result<()> {
+                use sqlx::Executor as _;
+                let schema = $schema.replace("idem_records", "raw_records");
+                let schema = sqlx::raw_sql(sqlx::AssertSqlSafe(schema));
+                conn.execute(schema).await.map(drop)
+            }
+
+            $($claim)+
+
+            async fn complete(
+                conn: &mut $conn,
+                key: &[u8],
+                fence: i64,
+                value: &[u8],
+            ) -> sqlx::Result<u64> {
+                let done = sqlx::query(COMPLETE).bind(DONE).bind(0_i64).bind(RETAIN_MS);
+                let done = done.bind(value).bind(LIFE_US).bind(key).bind(OWNER);
+                let done = done.bind(fence).bind(ATTEMPTS).bind(FINGERPRINT);
+                Ok(done.execute(conn).await?.rows_affected())
+            }
+
+            async fn read(conn: &mut $conn, key: &[u8]) -> sqlx::Result<Option<usize>> {
+                let row = sqlx::query_as::<_, Found>(READ).bind(key);
+                Ok(row.fetch_optional(conn).await?.map(answer))
+            }
+        }
+    };
+}
+
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -11,7 +64,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::driver::{STORED, Work};
+use super::driver::Work;
 
 /// As many as the store makes by default.
 const CONNECTIONS: usize = 8;
@@ -227,13 +280,8 @@ impl<D: Dialect> Work for Calls<D> {
     }
 
     async fn call(&mut self, number: u64) {
-        let fills = self.fills();
         let Self(raw, kind) = self;
-        raw.set(if fills {
-            number % STORED
-        } else {
-            STORED + number
-        });
+        raw.set(number);
         match kind {
             Kind::First => raw.first().await,
             Kind::ReadFirst => {

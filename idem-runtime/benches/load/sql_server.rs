@@ -6,14 +6,23 @@ use std::time::Duration;
 
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::Engine;
-use idem_runtime::store::Store;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlSource, SqliteStore};
+use idem_runtime::store::sql::{
+    Backend, MySqlStore, PostgresStore, SqlSource, SqlStore, SqliteStore,
+};
+use idem_runtime::store::{Store, StoreError};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use tokio::runtime::Runtime;
+
+use super::order::merchant;
+use super::sql_raw::mysql::MySql;
+use super::sql_raw::postgres::Postgres;
+use super::sql_raw::sqlite::Sqlite;
+use super::sql_raw::{Calls, Dialect, Kind, Options, Raw};
+use super::suite::Suite;
 
 /// All of them. `_nosync`: without waiting for the disk, so that what the processors do shows; only
 /// where it is asked for by name.
@@ -77,39 +86,64 @@ impl Database {
             match self {
                 Self::Sqlite(dir, synchronous) => {
                     let source = SqlSource::options(sqlite(dir, *synchronous));
-                    let store = SqliteStore::connect(source).await.unwrap();
-                    store.migrate().await.unwrap();
-                    Arc::new(store) as Arc<dyn Store>
+                    migrated(SqliteStore::connect(source).await).await
                 }
                 Self::Postgres(server) => {
-                    let store = PostgresStore::connect(server.url()).await.unwrap();
-                    store.migrate().await.unwrap();
-                    Arc::new(store)
+                    migrated(PostgresStore::connect(server.url()).await).await
                 }
-                Self::MySql(server) => {
-                    let store = MySqlStore::connect(server.url()).await.unwrap();
-                    store.migrate().await.unwrap();
-                    Arc::new(store)
-                }
+                Self::MySql(server) => migrated(MySqlStore::connect(server.url()).await).await,
             }
         })
     }
+
+    /// Adds the statements of sqlx alone as these cases, by these names.
+    pub(crate) fn add_raw(
+        &self,
+        suite: &mut Suite<'_>,
+        value_bytes: usize,
+        cases: &[(&'static str, &'static str, Kind)],
+    ) {
+        match self {
+            Self::Sqlite(dir, synchronous) => {
+                add::<Sqlite>(suite, &sqlite(dir, *synchronous), value_bytes, cases);
+            }
+            Self::Postgres(server) => {
+                let options = PgConnectOptions::from_str(&server.url()).unwrap();
+                add::<Postgres>(suite, &options, value_bytes, cases);
+            }
+            Self::MySql(server) => {
+                let options = MySqlConnectOptions::from_str(&server.url()).unwrap();
+                add::<MySql>(suite, &options, value_bytes, cases);
+            }
+        }
+    }
+}
+
+fn add<D: Dialect>(
+    suite: &mut Suite<'_>,
+    options: &Options<D>,
+    value_bytes: usize,
+    cases: &[(&'static str, &'static str, Kind)],
+) {
+    for (case, made_by, kind) in cases {
+        let raw = Raw::<D>::new(options.clone(), value_bytes, merchant());
+        let raw = suite.runtime.block_on(raw);
+        suite.add(case, made_by, Calls(raw, *kind));
+    }
+}
+
+async fn migrated<B: Backend>(connected: Result<SqlStore<B>, StoreError>) -> Arc<dyn Store> {
+    let store = connected.unwrap();
+    store.migrate().await.unwrap();
+    Arc::new(store)
 }
 
 /// As the store opens it, but for how it syncs.
-pub(crate) fn sqlite(dir: &TestDir, synchronous: SqliteSynchronous) -> SqliteConnectOptions {
+fn sqlite(dir: &TestDir, synchronous: SqliteSynchronous) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(dir.path().join("load.db"))
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(synchronous)
         .busy_timeout(Duration::from_secs(5))
-}
-
-pub(crate) fn postgres(server: &PostgresServer) -> PgConnectOptions {
-    PgConnectOptions::from_str(&server.url()).unwrap()
-}
-
-pub(crate) fn mysql(server: &MariaDbServer) -> MySqlConnectOptions {
-    MySqlConnectOptions::from_str(&server.url()).unwrap()
 }

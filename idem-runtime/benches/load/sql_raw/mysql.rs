@@ -30,19 +30,8 @@ const READ: &str = "SELECT layout, state, owner, fence, attempts, detail, retain
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), version \
     FROM raw_records WHERE record_key = ?";
 
-pub(crate) enum MySql {}
-
-impl Dialect for MySql {
-    type Conn = MySqlConnection;
-
-    async fn migrate(conn: &mut MySqlConnection) -> sqlx::Result<()> {
-        let schema = include_str!("../../../migrations/mysql/0001_idem_records.sql");
-        let schema = schema.replace("idem_records", "raw_records");
-        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))
-            .await?;
-        Ok(())
-    }
-
+dialect! {
+    MySql: MySqlConnection, include_str!("../../../migrations/mysql/0001_idem_records.sql");
     async fn claim(conn: &mut MySqlConnection, key: &[u8]) -> sqlx::Result<Option<i64>> {
         let mut digits = String::with_capacity(67);
         digits.push_str("x'");
@@ -51,36 +40,9 @@ impl Dialect for MySql {
         }
         digits.push('\'');
         let claim = sqlx::AssertSqlSafe(CLAIM.replace("{key}", &digits));
-        let rows = conn.fetch_all(sqlx::raw_sql(claim)).await?;
-        let row = &rows[0];
+        let row = &conn.fetch_all(sqlx::raw_sql(claim)).await?[0];
         // What the first statement put there has a negative version.
         let is_new = row.try_get::<i64, _>(11)? < 0;
-        if is_new {
-            row.try_get(3).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-
-    async fn complete(
-        conn: &mut MySqlConnection,
-        key: &[u8],
-        fence: i64,
-        value: &[u8],
-    ) -> sqlx::Result<u64> {
-        let done = sqlx::query(COMPLETE).bind(DONE).bind(0_i64).bind(RETAIN_MS);
-        let done = done
-            .bind(value)
-            .bind(LIFE_US)
-            .bind(key)
-            .bind(OWNER)
-            .bind(fence);
-        let done = done.bind(ATTEMPTS).bind(FINGERPRINT);
-        Ok(done.execute(conn).await?.rows_affected())
-    }
-
-    async fn read(conn: &mut MySqlConnection, key: &[u8]) -> sqlx::Result<Option<usize>> {
-        let row = sqlx::query_as::<_, Found>(READ).bind(key);
-        Ok(row.fetch_optional(conn).await?.map(answer))
+        is_new.then(|| row.try_get(3)).transpose()
     }
 }
