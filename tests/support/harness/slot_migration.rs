@@ -34,6 +34,11 @@ impl<'a> SlotMigration<'a> {
         }
     }
 
+    /// The node that has the slot.
+    pub fn source(&self) -> &'a RedisServer {
+        self.source
+    }
+
     /// The node that the slot moves to.
     pub fn target(&self) -> &'a RedisServer {
         self.target
