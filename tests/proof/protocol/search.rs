@@ -13,7 +13,7 @@ pub(crate) struct Found<P, S> {
     pub(crate) broken: Vec<(P, Vec<S>)>,
 }
 
-impl<P: PartialEq, S> Found<P, S> {
+impl<P: Copy + PartialEq, S> Found<P, S> {
     pub(crate) fn way(&self, promise: P) -> Option<&[S]> {
         let found = self.broken.iter().find(|(broken, _)| *broken == promise);
         found.map(|(_, way)| &way[..])
