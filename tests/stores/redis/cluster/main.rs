@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
-mod answers;
 #[path = "../../watching/client.rs"]
 #[expect(dead_code, reason = "of a test binary with other needs")]
 mod client;
-mod credentials;
 mod lost_replies;
 mod redirects;
 mod rights;

@@ -9,7 +9,7 @@ use idem_runtime::store::{
     CompleteReply, Header, Journal, JournalKind, OutcomeKind, ReadReply, Record, Remains,
 };
 use idem_tests::claims::{finished, take};
-use idem_tests::shop::{patiently, proxied};
+use idem_tests::shop::patiently;
 
 use crate::key;
 use crate::prelude::*;
@@ -225,32 +225,6 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
     assert!(missed.concat().iter().any(|size| *size > 1), "{missed:?}");
     assert_eq!(alone.concat(), [1; 20]);
     assert!(alone.iter().all(|sizes| !sizes.is_empty()), "{alone:?}");
-}
-
-#[tokio::test]
-async fn a_batch_whose_reply_is_lost_is_sent_again() {
-    let (server, proxy) = proxied();
-    let short = |builder: RedisStoreBuilder| builder.response_timeout(Duration::from_secs(1));
-    let store = short(RedisStore::builder(proxy.url()))
-        .connect()
-        .await
-        .unwrap();
-    for numbers in [0..10, 10..20] {
-        assert_eq!(
-            Claims::of(&store, numbers).await.complete(&store).await,
-            [STORED; 10]
-        );
-    }
-    let claims = Claims::of(&store, 20..40).await;
-    proxy.drop_next_reply_to("EVALSHA");
-    let replies = claims.complete(&store).await;
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    let lost = replies.iter().filter(|reply| **reply != STORED).count();
-    assert!(lost > 0);
-    // Each of them is the owner's own answer, whether it was stored or not.
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    claims.assert_stored(&store).await;
-    drop(server);
 }
 
 /// The script reads all records before it writes the first one.

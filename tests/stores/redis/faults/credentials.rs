@@ -1,6 +1,6 @@
 //! A password that changes or expires, and its provider.
 
-use idem_harness::SentinelSetup;
+use idem_harness::{ClusterSetup, SentinelSetup};
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
 use idem_tests::secret::{ChangingSecret, change_acl_user};
 use idem_tests::sentinel_url;
@@ -10,11 +10,15 @@ use tokio::task::block_in_place;
 use crate::prelude::*;
 use crate::relay::Relay;
 
+/// All servers of a group.
+type Servers<G> = fn(&G) -> Vec<&RedisServer>;
+
 /// 200 calls while the password changes ten times.
-async fn calls_are_answered(
+async fn calls_are_answered<G: Send + Sync + 'static>(
     secret: &ChangingSecret,
     store: RedisStoreBuilder,
-    on_server: impl Fn(&str) + Send + Sync + 'static,
+    group: &Arc<G>,
+    servers: Servers<G>,
 ) {
     let store = patient(store.credentials(secret.provider("app")));
     let store = store.connect().await.unwrap();
@@ -23,10 +27,18 @@ async fn calls_are_answered(
         let shop = shop.clone();
         async move { drop(shop.pay(&number.to_string()).await.unwrap()) }
     };
-    let changes = secret.change_under_load(on_server, calls).await;
+    let group = Arc::clone(group);
+    let on_all = move |password: &str| change_all(&servers(&group), password);
+    let changes = secret.change_under_load(on_all, calls).await;
     assert_eq!(shop.runs(), 200);
     assert!(secret.provided() > changes, "{}", secret.provided());
     assert_no_marker(&format!("{store:?} {:?}", shop.events.all()));
+}
+
+fn change_all(servers: &[&RedisServer], password: &str) {
+    for server in servers {
+        change_acl_user(server, password);
+    }
 }
 
 /// Without the provider, the connection that replaces one that was cut is refused until the process is restarted.
@@ -43,9 +55,7 @@ async fn a_changed_password_refuses_no_call() {
     let tls = RedisStore::builder(server.tls_url());
     let tls = tls.root_certificate(server.certificates().ca_pem());
     for store in [plain, tls] {
-        let server = Arc::clone(&server);
-        let on_server = move |password: &str| change_acl_user(&server, password);
-        calls_are_answered(&secret, store, on_server).await;
+        calls_are_answered(&secret, store, &server, |server| vec![server]).await;
     }
 }
 
@@ -53,21 +63,25 @@ async fn a_changed_password_refuses_no_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_of_sentinels_and_servers_refuses_no_call() {
     let (group, secret) = (Arc::new(SentinelSetup::start()), ChangingSecret::default());
-    let on_all = {
-        let group = Arc::clone(&group);
-        move |password: &str| {
-            for server in group.servers().iter().chain(group.sentinels()) {
-                change_acl_user(server, password);
-            }
-        }
-    };
-    on_all(&secret.password());
+    let all: Servers<SentinelSetup> =
+        |group| group.servers().iter().chain(group.sentinels()).collect();
+    change_all(&all(&group), &secret.password());
     for sentinel in group.sentinels() {
         sentinel.cli(&["ACL", "SETUSER", "default", "off"]);
     }
     let store = RedisStore::builder(sentinel_url(&group));
     let store = store.sentinel_credentials_provider(secret.provider("app"));
-    calls_are_answered(&secret, store, on_all).await;
+    calls_are_answered(&secret, store, &group, all).await;
+}
+
+/// Each node is connected to by itself, also with the credentials of a seed that the store has no connection to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_of_a_cluster_refuses_no_call() {
+    let (cluster, secret) = (Arc::new(ClusterSetup::start()), ChangingSecret::default());
+    let all: Servers<ClusterSetup> = |cluster| cluster.nodes().iter().collect();
+    change_all(&all(&cluster), &secret.password());
+    let store = RedisStore::builder(format!("redis+cluster://{}", cluster.addrs()[0]));
+    calls_are_answered(&secret, store, &cluster, all).await;
 }
 
 /// Another connection than that of the calls: it subscribes.

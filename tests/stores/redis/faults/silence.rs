@@ -14,23 +14,6 @@ async fn asking(url: &str) -> Shop {
     Shop::open_with(url, |store| store.response_timeout(SOON), persistent).await
 }
 
-/// Silence is the only sign that the connection is dead.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_silent_three_times_is_replaced() {
-    let (_server, proxy) = proxied();
-    let shop = asking(&proxy.url()).await;
-    shop.pay("warm").await.unwrap();
-    let before = proxy.stats().connections;
-    proxy.black_hole(true);
-    let (receipt, ()) = tokio::join!(shop.pay("a"), async {
-        until("it is replaced", || proxy.stats().connections > before).await;
-        proxy.black_hole(false);
-    });
-    let receipt = receipt.unwrap();
-    assert_eq!((receipt.run, receipt.attempt), (2, 1));
-    assert_eq!(shop.pay("a").await, Ok(receipt));
-}
-
 /// A server that pauses for longer than a reply may take, before the claim or in the body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_pauses_stores_the_answer_once() {
