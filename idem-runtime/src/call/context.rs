@@ -360,6 +360,14 @@ impl Context {
     }
 
     /// When `max_run` is over: the lease is then renewed no longer.
+    ///
+    /// ```
+    /// # async fn send() {}
+    /// # async fn body() {
+    /// let cx = idem_runtime::context();
+    /// let sent = tokio::time::timeout_at(cx.deadline().into(), send()).await;
+    /// # }
+    /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
         match &self.0.state {
@@ -385,6 +393,20 @@ impl Context {
     /// The other side may know this request under that key from now on. So the call's key stays with its request:
     /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a
     /// transaction (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, store::memory::MemoryStore, Error};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let key = engine
+    ///     .operation("payments.pay")
+    ///     .key("order-7")
+    ///     .run(|cx| async move { Ok::<_, Error>(cx.derive_key("stripe.charge")) })
+    ///     .await?;
+    /// assert_eq!(key.len(), 43);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> String {
         self.bind();

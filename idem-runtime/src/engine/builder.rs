@@ -164,6 +164,23 @@ impl EngineBuilder {
     /// A call that a body of this engine makes in its own task counts, and is never refused, because a refusal would
     /// fail the outer body. So the number of bodies may exceed the limit by those of inner calls. Not counted are calls
     /// in the caller's transaction, whose bodies end with their callers.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, ErrorKind, claim::Acquired, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::builder(MemoryStore::new()).max_running(1).build()?;
+    /// let pay = |order: u32| engine.operation("payments.pay").key(&order);
+    /// let Acquired::Run(running) = pay(1).begin().await? else { unreachable!("it is the first") };
+    ///
+    /// let refused: Result<u32, Error> = pay(2).run(|_| async { Ok(2) }).await;
+    /// assert_eq!(*refused.unwrap_err().kind(), ErrorKind::TooManyRunning);
+    ///
+    /// running.release().await;
+    /// let paid: Result<u32, Error> = pay(2).run(|_| async { Ok(2) }).await;
+    /// assert_eq!(paid?, 2);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
     pub fn max_running(mut self, max_running: usize) -> Self {
         self.max_running = Some(max_running);
         self
@@ -292,6 +309,14 @@ impl EngineBuilder {
     /// at once run a body each. [`former_digest_key`](Self::former_digest_key) describes how to change or introduce the
     /// secret. The secret is 32 random bytes from your secret store, the same in every process; not the key of
     /// [`encrypt`](Self::encrypt), nor the secret of tokens.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    ///
+    /// let secret = [7; 32]; // from your secret store
+    /// let engine = Engine::builder(MemoryStore::new()).digest_key(secret).build()?;
+    /// # Ok::<_, idem_runtime::Error>(())
+    /// ```
     #[cfg(feature = "digest-key")]
     pub fn digest_key(mut self, secret: [u8; 32]) -> Self {
         self.digests = DigestKey::new(secret);
@@ -328,6 +353,17 @@ impl EngineBuilder {
     ///
     /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as always;
     /// here the two complete under two names, and later calls get the answer of the former one.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    ///
+    /// let (new, old) = ([8; 32], [7; 32]); // from your secret store
+    /// let engine = Engine::builder(MemoryStore::new())
+    ///     .digest_key(new)
+    ///     .former_digest_key(old)
+    ///     .build()?;
+    /// # Ok::<_, idem_runtime::Error>(())
+    /// ```
     #[cfg(feature = "digest-key")]
     pub fn former_digest_key(mut self, secret: [u8; 32]) -> Self {
         self.former_digests = Some(DigestKey::new(secret));
@@ -514,6 +550,18 @@ impl Engine {
     ///
     /// In a release build this engine refuses every call with [`ErrorKind::NoEngine`](crate::ErrorKind::NoEngine),
     /// so that it cannot reach production. No environment variable disables an engine.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error};
+    ///
+    /// let engine = Engine::disabled();
+    /// let run = |n| engine.operation("pay").key(&7).run(move |_| async move { Ok::<_, Error>(n) });
+    /// # if cfg!(debug_assertions) {
+    /// assert_eq!((run(1).await?, run(2).await?), (1, 2));
+    /// # }
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Panics
     ///

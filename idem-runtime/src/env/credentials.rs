@@ -13,6 +13,13 @@ use crate::env::catch_unwind::unwind;
 /// The password of a connection, with or without a user name.
 ///
 /// `Debug` shows neither.
+///
+/// ```
+/// use idem_runtime::credentials::Credentials;
+///
+/// let credentials = Credentials::new("secret").user("payments");
+/// assert_eq!(format!("{credentials:?}"), "Credentials { .. }");
+/// ```
 #[derive(Clone)]
 pub struct Credentials {
     user: Option<String>,

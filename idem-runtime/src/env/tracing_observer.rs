@@ -11,6 +11,13 @@ use crate::record::OutcomeKind;
 /// Spans and events have the target `idem`. [`guide::observing`](crate::guide::observing) has the list of their fields
 /// and levels. A field never holds a payload or a key: `idem.key` is the [digest](crate::key::KeyDigest) of the key.
 ///
+/// ```
+/// use idem_runtime::{Engine, observe::TracingObserver, store::memory::MemoryStore};
+///
+/// let engine = Engine::builder(MemoryStore::new()).observer(TracingObserver).build()?;
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
+///
 /// It takes the place of [`StderrObserver`](crate::observe::StderrObserver): what that one prints are warnings and
 /// errors here, and without a subscriber nobody sees them.
 ///

@@ -364,6 +364,17 @@ impl IdempotencyLayer {
     /// valid key, before the record is looked up, and must not block. The request's
     /// [`IdempotencyKey`](super::IdempotencyKey) is among the extensions; another client may get the stored response
     /// with it, so show no more than its end.
+    ///
+    /// ```
+    /// use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
+    /// use idem_runtime::{Engine, key::redacted, store::memory::MemoryStore};
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api").label(|request| {
+    ///     let key = request.extensions.get::<IdempotencyKey>()?;
+    ///     Some(format!("{} {}", request.uri.path(), redacted(key.as_str(), 4)))
+    /// });
+    /// # drop(layer);
+    /// ```
     pub fn label<F>(self, label: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -448,6 +459,14 @@ impl IdempotencyLayer {
     ///
     /// It is added to the [default list](Self#headers-that-are-stored), or to that of [`store_only`](Self::store_only).
     ///
+    /// ```
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").store_header("x-order-id");
+    /// # drop(layer);
+    /// ```
+    ///
     /// # Panics
     ///
     /// If no header can have this name, or if it is one that is [never stored](Self#headers-that-are-stored).
@@ -495,6 +514,19 @@ impl IdempotencyLayer {
     }
 
     /// Converts a refusal into its response; default [`Problem::into_response`].
+    ///
+    /// ```
+    /// use http::Response;
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").on_problem(|problem| {
+    ///     let mut response = Response::new(format!("error: {}", problem.code()));
+    ///     *response.status_mut() = problem.status();
+    ///     response
+    /// });
+    /// # drop(layer);
+    /// ```
     pub fn on_problem<F, T>(self, on_problem: F) -> Self
     where
         F: Fn(Problem) -> Response<T> + Send + Sync + 'static,

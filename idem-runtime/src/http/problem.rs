@@ -218,6 +218,16 @@ impl Problem {
     ///
     /// For example the key of the refused request. The client reads it: add no data of other callers, and no secret. A
     /// name that the document has of itself is left out, and so is a value that cannot be written as JSON.
+    ///
+    /// ```
+    /// use idem_runtime::http::{KeyRefusal, Problem};
+    ///
+    /// let problem = Problem::from(KeyRefusal::Empty).member("support", &"https://api.example.com/support");
+    /// let document: serde_json::Value = serde_json::from_str(problem.into_response().body())?;
+    /// assert_eq!(document["support"], "https://api.example.com/support");
+    /// assert_eq!(document["retryable"], false);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     #[must_use]
     pub fn member<T>(mut self, name: impl Into<Cow<'static, str>>, value: &T) -> Self
     where

@@ -83,6 +83,20 @@ pub enum KeyVerdict {
 /// [Idempotent requests](https://docs.stripe.com/api/idempotent_requests) and [Advanced error
 /// handling](https://docs.stripe.com/error-low-level); x402's [HTTP
 /// transport](https://github.com/x402-foundation/x402/blob/main/specs/transports-v2/http.md).
+///
+/// ```
+/// use http::StatusCode;
+/// use idem_runtime::http::{StatusPolicy, KeyVerdict};
+///
+/// let policy = StatusPolicy::careful().on(StatusCode::NOT_FOUND, KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::CREATED), KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::NOT_FOUND), KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::UNPROCESSABLE_ENTITY), KeyVerdict::Release);
+/// assert_eq!(policy.verdict(StatusCode::BAD_GATEWAY), KeyVerdict::Unknown);
+///
+/// let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
+/// assert_eq!(bold.verdict(StatusCode::BAD_GATEWAY), KeyVerdict::Release);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPolicy {
     released: &'static [u16],

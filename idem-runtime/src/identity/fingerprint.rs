@@ -151,6 +151,19 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 }
 
 /// Builds the fingerprint of a call, argument by argument.
+///
+/// # Examples
+///
+/// ```
+/// use idem_runtime::fingerprint::FingerprintBuilder;
+///
+/// let mut asked = FingerprintBuilder::new("payments.pay", 2);
+/// asked.arg("amount", &1_250);
+/// asked.arg("currency", "EUR");
+/// let digest = asked.finish()?;
+/// # let _ = digest.fingerprint();
+/// # Ok::<(), idem_runtime::fingerprint::FingerprintError>(())
+/// ```
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,
     /// The name of the last argument, and the number of arguments that are missing.

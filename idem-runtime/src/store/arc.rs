@@ -71,6 +71,23 @@ macro_rules! pass_on {
             $(-> $reply:ty)?;
     )+) => {
         /// `Arc<dyn Store>` is a store, for a choice at start-up.
+        ///
+        /// ```
+        /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        /// use std::sync::Arc;
+        /// use idem_runtime::{Engine, Error, store::{Store, memory::MemoryStore}};
+        ///
+        /// let store: Arc<dyn Store> = match std::env::var("STORE").as_deref() {
+        ///     Ok("memory") | Err(_) => Arc::new(MemoryStore::new()),
+        ///     Ok(other) => panic!("no store of this name: {other}"),
+        /// };
+        /// let engine = Engine::new(store);
+        /// for _ in 0..2 {
+        ///     let paid = engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) });
+        ///     assert_eq!(paid.await, Ok(1));
+        /// }
+        /// # });
+        /// ```
         // A new operation of `Store` must be added to the list above: clippy fails otherwise.
         #[deny(clippy::missing_trait_methods)]
         impl<S: Store + ?Sized> Store for Arc<S> {

@@ -64,6 +64,18 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 /// 2. `TokenIssuer::new(new).also_accept(old)`: every process signs with it;
 /// 3. `TokenIssuer::new(new)`, once the answers of old tokens need not be replayed any more: `ttl`, or at least the
 ///    [`life`](Self::life) of a token.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_runtime::{Engine, store::memory::MemoryStore, token::TokenIssuer};
+///
+/// let secret = [7; 32]; // at least 32 random bytes from your secret store, the same in every process
+/// let issuer = TokenIssuer::new(secret).life(Duration::from_secs(30 * 60));
+/// let engine = Engine::builder(MemoryStore::new()).tokens(issuer).build()?;
+/// let hidden = engine.issue_token("orders.submit", &("tenant", 42))?;
+/// assert_eq!(hidden.len(), 80);
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct TokenIssuer {
     signs: Secret,

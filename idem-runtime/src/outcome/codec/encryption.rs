@@ -28,6 +28,16 @@ const TAG: usize = 16;
 /// Never give two keys the same id, and never reuse the id of a removed key.
 ///
 /// The keys are wiped from memory with the last clone; wiping the arrays that they were made of is up to you.
+///
+/// ```
+/// use idem_runtime::{Engine, codec::EncryptionKeys, store::memory::MemoryStore};
+///
+/// let key = [7; 32]; // from your secret store
+/// let engine = Engine::builder(MemoryStore::new())
+///     .encrypt(EncryptionKeys::new(1, key))
+///     .build()?;
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct EncryptionKeys {
     first: (u32, XChaCha20Poly1305),
