@@ -107,7 +107,8 @@ struct Waiter {
 
 /// The future's side of a [`Waiter`].
 struct Waiting<'a> {
-    queue: &'a PermitQueue,
+    queue: &'a Arc<PermitQueue>,
+    share: Share,
     turn: oneshot::Receiver<Turn>,
     has_turn: bool,
     claim: Option<&'a Admission>,
@@ -195,6 +196,7 @@ impl PermitQueue {
             let call = call();
             let waiting = Waiting {
                 queue: self,
+                share,
                 turn,
                 has_turn: false,
                 claim,
@@ -218,10 +220,14 @@ impl PermitQueue {
     }
 
     fn has_room(&self, state: &PermitQueueState, share: Share) -> bool {
+        let reads = state.used[Share::Reads as usize];
+        self.has_connection(state, share) && (share != Share::Reads || reads < MAX_READING)
+    }
+
+    fn has_connection(&self, state: &PermitQueueState, share: Share) -> bool {
         let [endings, claims, reads] = state.used;
         endings + claims + reads < self.most
             && (share == Share::Endings || claims + reads < self.shared)
-            && (share != Share::Reads || reads < MAX_READING)
     }
 
     fn grant(self: &Arc<Self>, state: &mut PermitQueueState, share: Share) -> ConnectionPermit {
@@ -350,7 +356,27 @@ impl Waiting<'_> {
                 let turn = self.close();
                 return turn.or_else(|| self.taken_for().map(|_| Turn::Alone));
             }
+            if let Some(turn) = self.overtake() {
+                return Some(turn);
+            }
         }
+    }
+
+    /// A permit for a read that has waited long, beyond [`MAX_READING`].
+    ///
+    /// The futures of the reads in flight may never be polled again.
+    fn overtake(&mut self) -> Option<Turn> {
+        let mut state = self.queue.lock();
+        let may = self.share == Share::Reads
+            && self.taken_for().is_none()
+            && self.queue.has_connection(&state, Share::Reads);
+        if !may {
+            return None;
+        }
+        self.has_turn = true;
+        self.turn.close();
+        let turn = self.turn.try_recv().ok();
+        Some(turn.unwrap_or_else(|| Turn::Permit(self.queue.grant(&mut state, self.share), None)))
     }
 
     /// How long ago another statement took it along.

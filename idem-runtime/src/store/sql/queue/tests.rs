@@ -145,6 +145,31 @@ async fn four_reads_are_in_flight_and_the_others_go_together() {
 }
 
 #[tokio::test]
+async fn a_read_overtakes_those_in_flight_that_nothing_polls() {
+    let permits = PermitQueue::new(6, 1);
+    let statement = statement(StatementKind::Fetch);
+    let read = |key| {
+        let patience = Duration::from_secs(2);
+        let call = call(&statement, key, 0);
+        permits.take((Priority::Other, true), patience, || call)
+    };
+    let mut held = Vec::new();
+    for key in 0..5 {
+        let Ok(Turn::Permit(permit, None)) = read(key).await else {
+            panic!("each of them gets a permit, the last one late");
+        };
+        held.push(permit);
+    }
+    let none = read(5).await;
+    assert!(
+        matches!(none, Err(NoPermit::TooLate)),
+        "no connection: {none:?}"
+    );
+    drop(held);
+    assert_eq!(permits.used(), 0);
+}
+
+#[tokio::test]
 async fn a_permit_whose_statement_was_dropped_goes_to_the_next() {
     let permits = PermitQueue::new(1, 0);
     let (_, first) = take(&permits, Priority::Ending);
