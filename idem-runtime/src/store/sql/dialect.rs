@@ -12,6 +12,9 @@ pub(crate) type Around = (&'static str, &'static str);
 pub(crate) enum StatementKind {
     /// Prepared once a connection; returns at most one row.
     Fetch,
+    /// As `Fetch`, and inserts the record if there is none.
+    #[cfg(feature = "postgres")]
+    Claim,
     /// Prepared once a connection; returns a row for each existing record of its keys.
     Several,
     /// Planned anew each time, by its arguments; returns a block of a listing.
@@ -25,6 +28,16 @@ pub(crate) enum StatementKind {
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
     Script,
+}
+
+impl StatementKind {
+    pub(crate) fn returns_a_row(self) -> bool {
+        #[cfg(feature = "postgres")]
+        if self == Self::Claim {
+            return true;
+        }
+        self == Self::Fetch
+    }
 }
 
 /// The dialect of a database.

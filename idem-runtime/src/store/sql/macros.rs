@@ -48,7 +48,7 @@ macro_rules! reply {
                     ..StatementReply::default()
                 })
             }
-            StatementKind::Fetch => {
+            kind if kind.returns_a_row() => {
                 let row = (&mut *$conn).fetch_optional($query).await?;
                 let row = match &row {
                     Some(row) => Some(crate::store::sql::macros::seen!($statement, row)),

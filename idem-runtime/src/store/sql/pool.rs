@@ -20,7 +20,7 @@ use super::collision::{COLLISIONS, collided, pause};
 use super::error_kind::SqlErrorKind;
 use super::failure::{broken, error_kind, login_error, store_error};
 use super::login::Login;
-use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn};
+use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stall};
 use super::queued_call::QueuedCall;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
@@ -140,9 +140,14 @@ impl<B: SqlDriver> ConnectionPool<B> {
         if let ControlFlow::Break(outcome) = sent.await {
             return outcome;
         }
+        // Its batch may have changed the record: it is to be known soon whether it did.
+        let again = if statement.only_reads() {
+            priority
+        } else {
+            Priority::Ending
+        };
         // Boxed, because it is rare, and its state would be part of every future.
-        let ending = (what, Priority::Ending);
-        let sent = Box::pin(self.send_once(ending, statement, arguments, || None));
+        let sent = Box::pin(self.send_once((what, again), statement, arguments, || None));
         match sent.await {
             ControlFlow::Break(outcome) => outcome,
             // Only a queued call is taken along.
@@ -161,7 +166,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
         queued: impl FnOnce() -> Option<QueuedCall>,
     ) -> ControlFlow<StatementOutcome> {
         let begun = Instant::now();
-        let purpose = (priority, statement.only_reads());
+        let reads = statement.only_reads();
+        let purpose = (priority, reads);
         let turn = (self.permits).take(purpose, self.response_timeout, queued);
         let (mut permit, call) = match turn.await {
             Ok(Turn::Permit(permit, call)) => (permit, call),
@@ -175,13 +181,15 @@ impl<B: SqlDriver> ConnectionPool<B> {
             Ok(Err(error)) => return ControlFlow::Break(Err(self.failure(what, error))),
             Err(_) => return ControlFlow::Break(Err((None, self.silence(what)))),
         };
-        if let Priority::Claim(admission) = priority {
+        if let Priority::Claim(admission) = priority
+            && !reads
+        {
             admission.sent_after(begun.elapsed());
         }
         if let Some((batch, outcome)) = permit.take_along(call) {
             // A task, because this future may be dropped, or never be polled again.
             tokio::spawn(Arc::clone(self).send_batch((permit, connection), batch));
-            return match timeout(self.response_timeout / 4, outcome).await {
+            return match timeout(stall(self.response_timeout, reads), outcome).await {
                 Ok(Ok(Turn::Outcome(outcome))) => ControlFlow::Break(outcome),
                 _ => ControlFlow::Continue(()),
             };

@@ -43,7 +43,7 @@ const DIALECT: Dialect = Dialect {
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
     claim: (
-        StatementKind::Fetch,
+        StatementKind::Claim,
         "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
          fresh AS (INSERT INTO {record} \
          SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
@@ -197,6 +197,8 @@ impl SqlDriver for Postgres {
     }
 
     async fn probe(conn: &mut PgConnection, table: &str) -> Result<Probed, sqlx::Error> {
+        // A name with a schema needs no search, which may lack the right to that schema.
+        let table = if table.contains('.') { "" } else { table };
         let settings = format!(
             "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(), \
              quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \

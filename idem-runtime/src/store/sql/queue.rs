@@ -102,6 +102,7 @@ type Waiters = VecDeque<Waiter>;
 struct Waiter {
     wake: oneshot::Sender<Turn>,
     share: Share,
+    since: Instant,
     call: Option<QueuedCall>,
 }
 
@@ -123,8 +124,8 @@ struct PermitQueueState {
     /// The number of used permits of each [`Share`].
     used: [usize; 3],
     endings: Waiters,
-    /// Claims and reads.
     claims: Waiters,
+    reads: Waiters,
     pace: Pace,
 }
 
@@ -132,7 +133,8 @@ impl PermitQueueState {
     fn waiters(&mut self, share: Share) -> &mut Waiters {
         match share {
             Share::Endings => &mut self.endings,
-            Share::Claims | Share::Reads => &mut self.claims,
+            Share::Claims => &mut self.claims,
+            Share::Reads => &mut self.reads,
         }
     }
 }
@@ -147,6 +149,7 @@ impl PermitQueue {
                 used: [0; 3],
                 endings: Waiters::new(),
                 claims: Waiters::new(),
+                reads: Waiters::new(),
                 pace: Pace::new(Instant::now()),
             }),
         })
@@ -181,15 +184,20 @@ impl PermitQueue {
             }
             let since = Instant::now();
             let (mut claim, mut bound) = (None, None);
-            if share != Share::Endings {
-                remove_dropped(&mut state.claims);
-                let others = state.claims.len();
-                state.pace.joined(others, since);
-                bound = Some(patience);
-                if let Priority::Claim(admission) = priority {
-                    claim = Some(admission);
-                    let longest = admits(&state.pace, others, admission, since);
-                    bound = Some(longest.map_err(NoPermit::Refused)?);
+            match (share, priority) {
+                (Share::Endings, _) => {}
+                (Share::Reads, Priority::Claim(admission)) => bound = Some(admission.patience()),
+                (Share::Reads, _) => bound = Some(patience),
+                (Share::Claims, _) => {
+                    remove_dropped(&mut state.claims);
+                    let others = state.claims.len();
+                    state.pace.joined(others, since);
+                    bound = Some(patience);
+                    if let Priority::Claim(admission) = priority {
+                        claim = Some(admission);
+                        let longest = admits(&state.pace, others, admission, since);
+                        bound = Some(longest.map_err(NoPermit::Refused)?);
+                    }
                 }
             }
             let (wake, turn) = oneshot::channel();
@@ -203,15 +211,21 @@ impl PermitQueue {
                 since,
                 taken: call.as_ref().map(|call| Arc::clone(&call.taken)),
             };
-            (state.waiters(share)).push_back(Waiter { wake, share, call });
+            let waiter = Waiter {
+                wake,
+                share,
+                since,
+                call,
+            };
+            state.waiters(share).push_back(waiter);
             (waiting, bound)
         };
-        let turn = waiting.turn(bound, patience / 4).await;
+        let turn = waiting.turn(bound, patience).await;
         match (turn, priority) {
             (Some(turn), _) => Ok(turn),
             (None, Priority::Claim(_)) => {
-                let state = self.lock();
-                let waiting = state.claims.len();
+                let mut state = self.lock();
+                let waiting = state.waiters(share).len();
                 let wait = state.pace.wait(waiting, Instant::now());
                 Err(NoPermit::Refused(crowded(wait, waiting)))
             }
@@ -245,9 +259,11 @@ impl PermitQueue {
             let waiter = if let Some(ending) = state.endings.pop_front() {
                 ending
             } else {
-                let has_room = |waiter: &Waiter| self.has_room(state, waiter.share);
-                let first = state.claims.iter().position(has_room)?;
-                state.claims.remove(first)?
+                let has_room = |waiter: &&Waiter| self.has_room(state, waiter.share);
+                let fronts = [&state.claims, &state.reads].map(|waiters| waiters.front());
+                let first = fronts.into_iter().flatten().filter(has_room);
+                let share = first.min_by_key(|waiter| waiter.since)?.share;
+                state.waiters(share).pop_front()?
             };
             if !waiter.wake.is_closed() {
                 return Some(waiter);
@@ -268,6 +284,14 @@ impl PermitQueue {
             state = self.lock();
         }
     }
+}
+
+/// How long a call waits for the outcome of a batch before it is sent alone.
+///
+/// A read has nothing to lose by a longer wait, within which the batch is sent again: many reads that go alone would be
+/// what a slow server lacks.
+pub(super) fn stall(patience: Duration, reads: bool) -> Duration {
+    patience / if reads { 2 } else { 4 }
 }
 
 /// Removes dropped futures from the front of a queue.
@@ -323,7 +347,7 @@ impl ConnectionPermit {
         let mut state = self.queue.lock();
         let waiters = state.waiters(self.share);
         let taken = first.map_or_else(Vec::new, |first| take_joining(waiters, first));
-        if self.share != Share::Endings {
+        if self.share == Share::Claims {
             let waiting = state.claims.len();
             (state.pace).left(1 + taken.len(), waiting, Instant::now());
         }
@@ -332,16 +356,17 @@ impl ConnectionPermit {
 }
 
 impl Waiting<'_> {
-    /// Waits for the turn, for `bound` at most until it is taken along, and for `stall` from then on.
+    /// Waits for the turn, for `bound` at most until it is taken along, and for a part of `patience` from then on.
     ///
     /// The task of a batch runs on the runtime of another caller, which may be blocked.
-    async fn turn(&mut self, bound: Option<Duration>, stall: Duration) -> Option<Turn> {
+    async fn turn(&mut self, bound: Option<Duration>, patience: Duration) -> Option<Turn> {
+        let stall = stall(patience, self.share == Share::Reads);
         loop {
             let waited = self.since.elapsed();
             let left = bound.map(|bound| bound.saturating_sub(waited));
             let pause = match self.taken_for() {
                 Some(taken) => stall.saturating_sub(taken),
-                None => left.map_or(stall, |left| left.min(stall)),
+                None => left.map_or(stall, |left| left.min(patience / 4)),
             };
             if let Ok(turn) = timeout(pause, &mut self.turn).await {
                 self.has_turn = true;
@@ -375,6 +400,7 @@ impl Waiting<'_> {
         }
         self.has_turn = true;
         self.turn.close();
+        (state.reads).retain(|waiter| !waiter.wake.is_closed());
         let turn = self.turn.try_recv().ok();
         Some(turn.unwrap_or_else(|| Turn::Permit(self.queue.grant(&mut state, self.share), None)))
     }

@@ -156,6 +156,27 @@ pub(crate) type StatementOutcome = Result<StatementReply, (Option<SqlErrorKind>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::sql::backend::SqlDriver;
+    use crate::store::sql::statement_texts::Statements;
+
+    fn is_told_apart<B: SqlDriver>() {
+        let all = Statements::new(B::DIALECT, "records", std::time::Duration::ZERO, 0);
+        let name = B::DIALECT.name;
+        assert!(all.read.only_reads() && all.list.only_reads(), "{name}");
+        for write in [&all.claim, &all.insert, &all.complete, &all.renew] {
+            assert!(!write.only_reads(), "{name}: {}", write.text);
+        }
+    }
+
+    #[test]
+    fn a_claim_is_no_read() {
+        #[cfg(feature = "postgres")]
+        is_told_apart::<crate::store::sql::postgres::Postgres>();
+        #[cfg(feature = "mysql")]
+        is_told_apart::<crate::store::sql::mysql::MySql>();
+        #[cfg(feature = "sqlite")]
+        is_told_apart::<crate::store::sql::sqlite::Sqlite>();
+    }
 
     #[test]
     fn large_records_go_in_small_crowds() {
