@@ -111,28 +111,36 @@ pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, F
             None => entry.resolve_json(&text).await,
         };
         resolved.map_err(refused)?;
-        // Headers that the stored response lacks.
-        let stored = engine.entry(&operation, &digest).await?;
-        let stored = stored.and_then(|entry| entry.stored_answer()?.response());
-        let is_lost = |name: &HeaderName| {
-            let stored = stored.as_ref();
-            stored.is_some_and(|response| !response.headers().contains_key(name))
-        };
-        let names = headers.iter().map(|(name, _)| name);
-        let lost: Vec<_> = names
-            .filter(|name| is_lost(name))
-            .map(HeaderName::as_str)
-            .collect();
-        Ok(match &lost[..] {
-            [] => "resolved".to_owned(),
-            lost => format!(
-                "resolved, without the headers {}, which are not stored",
-                lost.join(", ")
-            ),
-        })
+        effect_of(engine, (&operation, &digest), &headers).await
     };
     let asked = ("resolve", verb.consent.yes);
     change(session, asked, &effect, entry, resolve).await
+}
+
+/// The result of a resolution in words, with the headers that the stored response lacks.
+async fn effect_of(
+    engine: &Engine,
+    (operation, digest): (&str, &str),
+    headers: &Headers,
+) -> Result<String, Failure> {
+    let stored = engine.entry(operation, digest).await?;
+    let stored = stored.and_then(|entry| entry.stored_answer()?.response());
+    let is_lost = |name: &HeaderName| {
+        let stored = stored.as_ref();
+        stored.is_some_and(|response| !response.headers().contains_key(name))
+    };
+    let names = headers.iter().map(|(name, _)| name);
+    let lost: Vec<_> = names
+        .filter(|name| is_lost(name))
+        .map(HeaderName::as_str)
+        .collect();
+    Ok(match &lost[..] {
+        [] => "resolved".to_owned(),
+        lost => format!(
+            "resolved, without the headers {}, which are not stored",
+            lost.join(", ")
+        ),
+    })
 }
 
 /// Compares the answer with stored ones. Returns the result in words.

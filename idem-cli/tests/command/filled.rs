@@ -63,8 +63,10 @@ impl Observer for Silent {
 
 /// An engine, as another process has one.
 pub(crate) fn engine(store: &Arc<dyn Store>) -> Engine {
-    let engine = Engine::builder(Arc::clone(store));
-    engine.prefix(PREFIX).observer(Silent).build().unwrap()
+    let engine = Engine::builder(Arc::clone(store)).prefix(PREFIX);
+    // Released records live as long as a lease, and are looked at to the end.
+    let engine = engine.lease(Duration::from_secs(900));
+    engine.observer(Silent).build().unwrap()
 }
 
 /// A store, and the way to it for the command.

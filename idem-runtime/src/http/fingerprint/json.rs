@@ -125,22 +125,24 @@ impl<'a> JsonReader<'a> {
     /// Writes a string, and returns its characters.
     fn string(&mut self) -> Option<Cow<'a, str>> {
         let rest = &self.text[self.at..];
-        let mut end = 1;
+        let (mut end, mut has_escapes) = (1, false);
         loop {
             end += rest.get(end..)?.find(['"', '\\'])?;
             if rest.as_bytes()[end] == b'"' {
                 break;
             }
-            end += 2;
+            (end, has_escapes) = (end + 2, true);
         }
         let written = &rest[..=end];
         self.at += written.len();
-        // Borrowed, unless it has escapes.
-        let text = serde_json::from_str::<&str>(written).map(Cow::Borrowed);
-        let text = text.or_else(|_| serde_json::from_str(written).map(Cow::Owned));
-        let text = text.ok()?;
-        serde_json::to_writer(&mut self.out, &*text).ok()?;
-        Some(text)
+        if has_escapes {
+            let text: String = serde_json::from_str(written).ok()?;
+            serde_json::to_writer(&mut self.out, &text).ok()?;
+            return Some(Cow::Owned(text));
+        }
+        let text = serde_json::from_str(written).ok()?;
+        self.out.extend_from_slice(written.as_bytes());
+        Some(Cow::Borrowed(text))
     }
 
     fn array(&mut self, without: &Places<'_>, depth: usize) -> Option<()> {

@@ -78,6 +78,14 @@ fn a_rule_applies_to_bodies_of_its_type_and_to_no_others() {
     );
 }
 
+#[test]
+fn the_order_of_the_parts_of_a_form_counts() {
+    let rules = Fingerprinter::new().multipart();
+    let of = |body: &[u8]| digest(&rules, &request(FORM), body);
+    let tea_first = of(b"--b\r\n\r\ntea\r\n--b\r\n\r\nrum\r\n--b--");
+    assert_ne!(tea_first, of(b"--b\r\n\r\nrum\r\n--b\r\n\r\ntea\r\n--b--"));
+}
+
 /// A raw body that equals the canonical form of another rule is another request.
 #[test]
 fn rules_are_apart() {

@@ -35,7 +35,10 @@ fn a_key_that_identifies_nothing_is_refused() {
     #[derive(Serialize)]
     struct Global;
     #[derive(Serialize)]
-    struct Fields(Option<u8>, &'static str);
+    struct Fields {
+        tenant: Option<u8>,
+        id: &'static str,
+    }
     assert_empty("");
     assert_empty(&());
     assert_empty(&Global);
@@ -43,7 +46,10 @@ fn a_key_that_identifies_nothing_is_refused() {
     assert_empty(&Some(None::<u8>));
     assert_empty(&("", ""));
     assert_empty(&Vec::<u8>::new());
-    assert_empty(&Fields(None, ""));
+    assert_empty(&Fields {
+        tenant: None,
+        id: "",
+    });
     assert_empty(&HashMap::from([("", "")]));
     assert_empty(&Kind::Text(""));
     assert_eq!(builder().scope("a").key(""), empty(KeyPart::Key));

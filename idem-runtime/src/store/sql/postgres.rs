@@ -198,11 +198,15 @@ impl SqlDriver for Postgres {
 
     async fn probe(conn: &mut PgConnection, table: &str) -> Result<Probed, sqlx::Error> {
         // A name with a schema needs no search, which may lack the right to that schema.
-        let table = if table.contains('.') { "" } else { table };
+        let name = if table.contains('.') {
+            "NULL".to_owned()
+        } else {
+            format!("'{table}'")
+        };
         let settings = format!(
             "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(), \
              quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
-             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{table}')), current_schema()))"
+             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass({name})), current_schema()))"
         );
         let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(settings)));
         let (fsync, commit, standby, schema): (String, String, bool, Option<String>) =

@@ -143,8 +143,9 @@ fn tree() -> impl Strategy<Value = Tree> {
 
 /// Writes the document in a notation that these numbers select.
 fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
-    let blanks =
-        |out: &mut String, turn: u8| out.push_str(["", " ", "\n\t", "\r"][usize::from(turn % 4)]);
+    let blanks = |out: &mut String, turn: u8| {
+        out.push_str(["", " ", "\n\t", "\r\n", "\t"][usize::from(turn % 5)]);
+    };
     let mut turn = || turns.next().unwrap_or_default();
     blanks(out, turn());
     match tree {
@@ -171,7 +172,7 @@ fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
             out.push('}');
         }
     }
-    out.push(' ');
+    blanks(out, turns.next().unwrap_or_default());
 }
 
 fn write_text(text: &str, turn: u8, out: &mut String) {
