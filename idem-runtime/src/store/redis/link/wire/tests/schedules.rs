@@ -144,7 +144,7 @@ struct Schedule {
     /// That of a sender that writes.
     output: Option<Output>,
     has_ended: bool,
-    /// Places of commands whose words panicked, which are lost with the connection.
+    /// Places of commands whose words or write panicked, which are lost with the connection.
     lost: usize,
 }
 
@@ -304,7 +304,14 @@ impl Schedule {
             End::Fault(fault) => {
                 // A panic of a writing sender takes place within `Wire::begin`.
                 self.end_write();
+                if let Fault::Write = fault {
+                    // A sender finds the error while replies to others have arrived.
+                    self.serve(usize::MAX).await;
+                    self.step(Step::Send(1, Kind::One, false)).await;
+                    self.step(Step::BeginWrite).await;
+                }
                 *self.socket.fault.lock().unwrap() = Some(fault);
+                self.end_write();
                 if let Fault::Read = fault {
                     let driver = self.wire.0.lock().driver.clone();
                     driver.inspect(Waker::wake_by_ref);
@@ -315,14 +322,18 @@ impl Schedule {
                 }
                 // There is something to write.
                 let begin = || Sender::begin(&self.wire, self.sent, Kind::One, false);
-                if let Ok(Ok(mut sender)) = catch_unwind(AssertUnwindSafe(begin)) {
-                    sender.may_fail = true;
-                    self.senders.push(sender);
+                match catch_unwind(AssertUnwindSafe(begin)) {
+                    Ok(Ok(mut sender)) => {
+                        sender.may_fail = true;
+                        self.senders.push(sender);
+                    }
+                    Ok(Err(error)) => panic!("{error}"),
+                    Err(_) => self.lost = 1,
                 }
                 if let Fault::Write = fault {
                     "reset"
                 } else {
-                    ""
+                    "panic"
                 }
             }
             End::Command => {
@@ -339,25 +350,25 @@ impl Schedule {
         }
     }
 
-    /// Awaits all senders: nothing but the wakes of the wire let its task run.
+    /// Awaits all senders: nothing but the wakes of the wire lets them and its task run.
     async fn deliver(&mut self) {
-        let mut delivered = Vec::new();
-        let mut senders = mem::take(&mut self.senders).into_iter();
-        {
-            let mut delivering = pin!(async {
-                for mut sender in &mut senders {
-                    let replies = (&mut sender.replies).await;
-                    delivered.push((sender, replies));
-                }
-            });
-            let mut turns = 0..TURNS;
-            while poll_once(delivering.as_mut()).await.is_none() {
-                assert!(turns.next().is_some(), "a sender waits for ever");
-                self.serve(usize::MAX).await;
-                tokio::task::yield_now().await;
+        let senders = mem::take(&mut self.senders);
+        // A task of its own, which has not polled them before.
+        let delivering = tokio::spawn(async move {
+            let mut delivered = Vec::new();
+            for mut sender in senders {
+                let replies = (&mut sender.replies).await;
+                delivered.push((sender, replies));
             }
+            delivered
+        });
+        let mut turns = 0..TURNS;
+        while !delivering.is_finished() {
+            assert!(turns.next().is_some(), "a sender waits for ever");
+            self.serve(usize::MAX).await;
+            tokio::task::yield_now().await;
         }
-        for (sender, replies) in delivered {
+        for (sender, replies) in delivering.await.unwrap() {
             self.check(&sender, replies);
         }
         // The replies to senders that have left.
