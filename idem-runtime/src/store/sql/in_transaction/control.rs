@@ -67,6 +67,10 @@ impl SqlConnection<'_> {
     }
 
     /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(unused_variables, reason = "its count is always right elsewhere")
+    )]
     pub(crate) async fn in_step(self, most: usize) -> bool {
         match self {
             #[cfg(feature = "sqlite")]
