@@ -19,7 +19,7 @@ use idem_runtime::store::{
 use crate::table::{At, Seen};
 
 /// The owner of an operation that has none.
-const NOBODY: Owner = Owner::from_bytes([0; 16]);
+const NO_OWNER: Owner = Owner::from_bytes([0; 16]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -454,7 +454,7 @@ impl Store for Flawed {
     }
 
     fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
-        let mut step = Step::new(Op::AtHand, NOBODY);
+        let mut step = Step::new(Op::AtHand, NO_OWNER);
         step.asked.fingerprint = asked;
         let reply = |reply| match reply {
             Reply::AtHand(reply) => Some(reply),
@@ -489,8 +489,8 @@ impl Store for Flawed {
         ) -> ResolveReply as Resolve: Step::bringing(Op::Resolve, record).map(|step| {
             Step { claim: *seen, read: journal.cloned(), ..step }
         });
-        read() -> ReadReply as Read: Ok(Step::new(Op::Read, NOBODY));
-        poll() -> ReadReply as Read: Ok(Step::new(Op::Poll, NOBODY));
+        read() -> ReadReply as Read: Ok(Step::new(Op::Read, NO_OWNER));
+        poll() -> ReadReply as Read: Ok(Step::new(Op::Poll, NO_OWNER));
     }
 
     fn keeps_journals(&self) -> bool {

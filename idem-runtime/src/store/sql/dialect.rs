@@ -23,7 +23,7 @@ pub(crate) enum StatementKind {
     Execute,
     /// As `Execute`, and returns the time at which it changed a row, if it did.
     Grant,
-    /// Inserts a record for each of several calls; returns the keys and the fences of those that it inserted.
+    /// Inserts a record for each of several calls; returns the keys and the fences of the inserted records.
     Grants,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]

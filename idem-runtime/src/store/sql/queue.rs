@@ -48,11 +48,11 @@ pub(super) enum NoPermit {
 /// The permits that a statement can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
-    /// All of them.
+    /// Every permit.
     Endings,
-    /// Those that are not reserved for endings.
+    /// The permits that are not reserved for endings.
     Claims,
-    /// Of these, [`MAX_READING`].
+    /// The permits of claims, [`MAX_READING`] at a time.
     Reads,
 }
 
@@ -186,7 +186,10 @@ impl PermitQueue {
             let (mut claim, mut bound) = (None, None);
             match (share, priority) {
                 (Share::Endings, _) => {}
-                (Share::Reads, Priority::Claim(admission)) => bound = Some(admission.patience()),
+                (Share::Reads, Priority::Claim(admission)) => {
+                    // The rest is for its statement.
+                    bound = Some(admission.patience() * 3 / 4);
+                }
                 (Share::Reads, _) => bound = Some(patience),
                 (Share::Claims, _) => {
                     remove_dropped(&mut state.claims);
@@ -226,7 +229,11 @@ impl PermitQueue {
             (None, Priority::Claim(_)) => {
                 let mut state = self.lock();
                 let waiting = state.waiters(share).len();
-                let wait = state.pace.wait(waiting, Instant::now());
+                let wait = match share {
+                    Share::Claims => state.pace.wait(waiting, Instant::now()),
+                    // The pace is that of claims, and may be hours old.
+                    _ => Duration::ZERO,
+                };
                 Err(NoPermit::Refused(crowded(wait, waiting)))
             }
             (None, _) => Err(NoPermit::TooLate),
@@ -339,7 +346,7 @@ impl ConnectionPermit {
         Some((batch, outcome))
     }
 
-    /// Counts its statement, and those that go with it, as claims that left the queue.
+    /// Counts the statement, and the calls of its batch, as claims that left the queue.
     fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<BatchMember> {
         if !std::mem::take(&mut self.waited) {
             return Vec::new();

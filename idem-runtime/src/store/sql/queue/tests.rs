@@ -170,6 +170,39 @@ async fn a_read_overtakes_those_in_flight_that_nothing_polls() {
 }
 
 #[tokio::test]
+async fn reads_that_wait_keep_no_claims_apart() {
+    let (permits, admission) = (PermitQueue::new(6, 1), Admission::new(LONG));
+    let (read, claim) = (
+        statement(StatementKind::Fetch),
+        statement(StatementKind::Execute),
+    );
+    let reads = |key| queue(&permits, (Priority::Other, true), call(&read, key, 0));
+    let _in_flight = [0; MAX_READING].map(|key| reads(key).1.expect("a seat"));
+    let _waiting: Vec<_> = (0..=MAX_PASSED).map(|key| reads(key).0).collect();
+    let (_, first) = take(&permits, Priority::Claim(&admission));
+    let claims = (Priority::Claim(&admission), false);
+    let mut behind = [1, 2, 3].map(|key| queue(&permits, claims, call(&claim, key, 0)).0);
+    drop(first);
+    assert_eq!(batch_of(&mut behind[0]).expect("a batch").len(), 3);
+}
+
+#[tokio::test]
+async fn a_read_that_waits_too_long_is_refused_without_the_pace_of_claims() {
+    let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(Duration::ZERO));
+    let past = Instant::now().checked_sub(Duration::from_secs(30));
+    permits.lock().pace = Pace::new(past.expect("the machine is up for longer"));
+    let (_, _held) = take(&permits, Priority::Ending);
+    let reads = (Priority::Claim(&admission), true);
+    match permits.take(reads, LONG, || None).await {
+        Err(NoPermit::Refused(refused)) => {
+            assert_eq!(refused.waiting, 1);
+            assert!(refused.retry_after < Duration::from_secs(30), "{refused:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_permit_whose_statement_was_dropped_goes_to_the_next() {
     let permits = PermitQueue::new(1, 0);
     let (_, first) = take(&permits, Priority::Ending);

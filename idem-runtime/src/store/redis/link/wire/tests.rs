@@ -209,7 +209,7 @@ impl Burst {
         self.sent.extend((0..count).map(send));
     }
 
-    /// Number of queued commands, and of those that have arrived, but for batches.
+    /// Number of queued commands, and of commands that have arrived, but for batches.
     async fn queued_and_arrived(&mut self) -> (usize, usize) {
         let arrived = arrived(&mut self.server).await.matches("word").count();
         (self.wire.0.lock().queue.len(), arrived)

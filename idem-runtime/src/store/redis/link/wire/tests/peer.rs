@@ -129,7 +129,7 @@ fn is_executed(key: &str) -> bool {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum CommandKind {
     One,
     Pair,
     InBatch,
@@ -144,13 +144,18 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn begin(wire: &Wire, number: usize, kind: Kind, claims: bool) -> RedisResult<Self> {
+    pub(super) fn begin(
+        wire: &Wire,
+        number: usize,
+        kind: CommandKind,
+        claims: bool,
+    ) -> RedisResult<Self> {
         let words = match kind {
-            Kind::One => vec![format!("{number}/0")],
-            Kind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
-            Kind::InBatch => vec![format!("{number}/batch")],
+            CommandKind::One => vec![format!("{number}/0")],
+            CommandKind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
+            CommandKind::InBatch => vec![format!("{number}/batch")],
         };
-        let replies = if let Kind::InBatch = kind {
+        let replies = if let CommandKind::InBatch = kind {
             let [first, second] = arguments_of(&words[0]);
             wire.begin_in_batch(&BatchCommand {
                 script: &batch_script(),

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::peer::{Kind, Peer, Sender};
+use super::peer::{CommandKind, Peer, Sender};
 use super::*;
 
 /// Turns of the task after which it has nothing to do.
@@ -15,7 +15,7 @@ const TURNS: usize = 100_000;
 #[derive(Clone, Debug)]
 enum Step {
     /// Senders begin this many commands.
-    Send(usize, Kind, bool),
+    Send(usize, CommandKind, bool),
     /// This many senders leave, from this one on.
     Leave(Index, usize),
     /// Commands in flight reach their time limit.
@@ -62,11 +62,17 @@ const WORDS: [(&[u8], &str); 9] = [
     (b"-ERR \xff\r\n", "Parse error"),
     (b"=3\r\nabc\r\n", "Parse error"),
 ];
-/// Number of those that are replies.
+/// Number of [`WORDS`] that are replies.
 const REPLIES: usize = 4;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let kind = || prop_oneof![Just(Kind::One), Just(Kind::Pair), Just(Kind::InBatch)];
+    let kind = || {
+        prop_oneof![
+            Just(CommandKind::One),
+            Just(CommandKind::Pair),
+            Just(CommandKind::InBatch)
+        ]
+    };
     let send = |(count, kind, claims)| Step::Send(count, kind, claims);
     let step = prop_oneof![
         8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
@@ -307,7 +313,7 @@ impl Schedule {
                 if let Fault::Write = fault {
                     // A sender finds the error while replies to others have arrived.
                     self.serve(usize::MAX).await;
-                    self.step(Step::Send(1, Kind::One, false)).await;
+                    self.step(Step::Send(1, CommandKind::One, false)).await;
                     self.step(Step::BeginWrite).await;
                 }
                 *self.socket.fault.lock().unwrap() = Some(fault);
@@ -321,7 +327,7 @@ impl Schedule {
                     self.excuse_all();
                 }
                 // There is something to write.
-                let begin = || Sender::begin(&self.wire, self.sent, Kind::One, false);
+                let begin = || Sender::begin(&self.wire, self.sent, CommandKind::One, false);
                 match catch_unwind(AssertUnwindSafe(begin)) {
                     Ok(Ok(mut sender)) => {
                         sender.may_fail = true;
@@ -453,8 +459,12 @@ fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
     });
     for (cut, end) in cuts.chain(says) {
         let send = |count, kind| Step::Send(count, kind, false);
-        let mut steps = vec![send(1, Kind::One), send(1, Kind::Pair)];
-        steps.extend([send(3, Kind::InBatch), Step::Run(4), Step::Serve(cut)]);
+        let mut steps = vec![send(1, CommandKind::One), send(1, CommandKind::Pair)];
+        steps.extend([
+            send(3, CommandKind::InBatch),
+            Step::Run(4),
+            Step::Serve(cut),
+        ]);
         timed_runtime().block_on(run(steps, end, 1 << 16, EARLY_FLUSH));
     }
 }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use redis::io::tcp::socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::peer::{Kind, Peer, Sender};
+use super::peer::{CommandKind, Peer, Sender};
 use super::*;
 
 #[test]
@@ -121,9 +121,9 @@ impl Caller {
         // The number decides what the peer replies.
         let number = self.numbers.fetch_add(3, Ordering::Relaxed);
         let (kind, claims) = match self.rng.usize(..5) {
-            kind @ 0..=2 => (Kind::One, kind == 1),
-            3 => (Kind::Pair, false),
-            _ => (Kind::InBatch, false),
+            kind @ 0..=2 => (CommandKind::One, kind == 1),
+            3 => (CommandKind::Pair, false),
+            _ => (CommandKind::InBatch, false),
         };
         Sender::begin(&self.wire, number, kind, claims)
     }
