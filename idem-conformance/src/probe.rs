@@ -11,8 +11,8 @@ use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::key::Operation;
 use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
-    OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header,
+    Journal, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
     ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
 };
 
@@ -232,6 +232,21 @@ impl Probe {
 
     pub(super) async fn claim(&self, request: &ClaimRequest) -> ClaimReply {
         ok("claim", self.try_claim(request).await)
+    }
+
+    /// Claims as an engine does.
+    pub(super) async fn admit(&self, request: &ClaimRequest) -> ClaimReply {
+        let admission = Admission::new(self.fixture.patience());
+        let reply = self.store.admit(&self.key, request, &admission).await;
+        ok("admit", reply)
+    }
+
+    pub(super) fn new_owner(&self) -> Owner {
+        self.store.new_owner(&self.key)
+    }
+
+    pub(super) async fn complete_without_claim(&self, record: &Bytes) -> CompleteReply {
+        ok("complete", self.store.complete(&self.key, record).await)
     }
 
     /// Completes with the header of the ending claim, as [`request_by`] requests it. If that header is wrong, or the claim is

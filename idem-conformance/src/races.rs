@@ -5,18 +5,21 @@ use super::probe::{
     finished, header, owner, pending, record, request_by, undecided, unlimited,
 };
 use idem_runtime::store::{
-    ClaimReply, CompleteReply, Header, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains,
+    RenewReply, ResolveReply, State,
 };
 use std::sync::Arc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 cases! {
+    1 clients_have_different_owners,
     1 of_many_claimers_one_is_granted: transport,
     1 of_many_takers_of_a_lapsed_claim_one_is_granted,
     3 one_claim_sent_many_times_at_once_is_one_attempt,
     1 a_completion_and_a_takeover_do_not_both_happen: transport,
     1 a_renewal_and_a_takeover_do_not_both_happen,
+    1 an_append_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_takeover_do_not_both_happen,
     1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
     4 of_many_late_answers_one_counts,
@@ -79,10 +82,27 @@ where
     (one.await.expect(failed), two.await.expect(failed))
 }
 
+/// Claims by one of the two operations that do.
+async fn claim(p: &Probe, turn: usize, request: &ClaimRequest) -> ClaimReply {
+    if turn.is_multiple_of(2) {
+        p.admit(request).await
+    } else {
+        p.claim(request).await
+    }
+}
+
+async fn clients_have_different_owners(p: Probe) {
+    let clients = [p.client(), p.client()];
+    let owners: Vec<_> = (0..32).map(|n| clients[n % 2].new_owner()).collect();
+    for (n, owner) in owners.iter().enumerate() {
+        assert!(!owners[..n].contains(owner), "two clients have one owner");
+    }
+}
+
 async fn race(p: &Probe, max_attempts: u16) -> (usize, Header) {
     let replies = at_once(p, CLAIMERS, |p, client| async move {
         let request = at_most(max_attempts, owner(client));
-        p.claim(&request).await
+        claim(&p, client, &request).await
     })
     .await;
     let mut winners = Vec::new();
@@ -137,8 +157,15 @@ async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
-        let completion = async move { one.complete(&answer(&header(pending()), b"first")).await };
-        let takeover = async move { two.claim(&request_by(B)).await };
+        let completion = async move {
+            let answer = answer(&header(pending()), b"first");
+            if round % 8 < 4 {
+                one.complete(&answer).await
+            } else {
+                one.complete_without_claim(&answer).await
+            }
+        };
+        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
         match both(round, completion, takeover).await {
             (CompleteReply::Stored { late: false }, ClaimReply::Done { record, .. }) => {
                 assert_eq!(record.body(), b"first");
@@ -156,10 +183,28 @@ async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let renewal = async move { one.renew(&header(pending())).await };
-        let takeover = async move { two.claim(&request_by(B)).await };
+        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
         let holder = match both(round, renewal, takeover).await {
             (RenewReply::Renewed, ClaimReply::Running { .. }) => A,
             (RenewReply::Lost, ClaimReply::Granted { .. }) => B,
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        assert_eq!(p.header().await.owner, holder);
+    }
+}
+
+async fn an_append_and_a_takeover_do_not_both_happen(p: Probe) {
+    if !p.keeps_journals().await {
+        return;
+    }
+    for round in 0..ROUNDS * 4 {
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        let (one, two) = (p.clone(), p.client());
+        let append = async move { one.append(&header(pending()), b"step", 0).await };
+        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
+        let holder = match both(round, append, takeover).await {
+            (AppendReply::Appended, ClaimReply::Running { .. }) => A,
+            (AppendReply::Lost, ClaimReply::Granted { .. }) => B,
             other => panic!("no order of the two explains {other:?}"),
         };
         assert_eq!(p.header().await.owner, holder);
@@ -170,8 +215,14 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
-        let release = async move { one.release(A, Remains::Request).await };
-        let takeover = async move { two.claim(&request_by(B)).await };
+        let release = async move {
+            if round % 8 < 4 {
+                one.release(A, Remains::Request).await
+            } else {
+                one.release_with_journal(A, Remains::Request, b"").await
+            }
+        };
+        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
         let (released, taken) = both(round, release, takeover).await;
         let attempt = expect!(taken, ClaimReply::Granted { attempt, .. } => attempt);
         let expected = match released {

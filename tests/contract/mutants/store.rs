@@ -348,13 +348,14 @@ impl Flawed {
     ) -> Result<T, rules::StoreError> {
         let key = &self.key(key);
         let (inner, op) = (&*self.0, step.op);
-        if matches!(inner.at, At::Apart) {
+        let is_apart = matches!(inner.at, At::Apart(ops) if ops.contains(&op));
+        if is_apart {
             self.look(key, &mut step).await;
             tokio::task::yield_now().await;
         }
         // Nothing below waits: the memory store replies at once.
         let _turn = lock(&inner.turn);
-        if !matches!(inner.at, At::Apart) {
+        if !is_apart {
             now(self.look(key, &mut step));
         }
         step.misread(inner.at);

@@ -37,8 +37,8 @@ pub(crate) enum At {
     Key(fn(&RecordKey) -> RecordKey),
     /// These operations need room, and no other.
     Room(Ops),
-    /// Operations look, and write a moment later.
-    Apart,
+    /// These operations look, and write a moment later.
+    Apart(Ops),
     /// Watches are notified by these operations only.
     Watches(When),
     /// Only the first watch of a key is notified.
@@ -314,8 +314,16 @@ macro_rules! flaws {
 }
 
 flaws! {
-    1 looks_and_writes_a_moment_later: Both => Apart;
-    1 gives_two_callers_one_owner: Sequences => OwnersTwice;
+    1 admits_a_moment_after_it_looked: Cases => Apart(ADMIT);
+    1 claims_a_moment_after_it_looked: Cases => Apart(&[Op::Claim]);
+    1 completes_a_moment_after_it_looked: Cases => Apart(PASSED);
+    1 completes_without_a_claim_a_moment_after_it_looked: Cases => Apart(BARE);
+    1 releases_a_moment_after_it_looked: Cases => Apart(PLAIN);
+    1 releases_with_a_journal_a_moment_after_it_looked: Cases => Apart(WITH);
+    1 renews_a_moment_after_it_looked: Cases => Apart(RENEW);
+    1 appends_a_moment_after_it_looked: Cases => Apart(APPEND);
+    1 resolves_a_moment_after_it_looked: Cases => Apart(RESOLVE);
+    1 gives_two_callers_one_owner: Both => OwnersTwice;
     2 completes_for_every_owner: Both => See(COMPLETE, |s| !done(s), OfCaller);
     2 releases_for_every_owner: Both => See(RELEASE, pending, OfCaller);
     2 renews_for_every_owner: Both => See(RENEW, any, OfCaller);
@@ -327,7 +335,7 @@ flaws! {
     2 forgets_lost_journals: Both => Say(APPEND, absent, &Reply::Append(AppendReply::Lost));
     2 writes_lost_journals_in_part: Cases => Put(APPEND, absent, |w, s| journal_again(w, s, false));
     2 writes_lost_reconciliations_as_claims: Sequences => Put(RENEW, absent, |w, _| w.header.state = PENDING);
-    2 writes_the_journal_of_every_owner: Sequences => See(WITH, pending, OfCaller);
+    2 writes_the_journal_of_every_owner: Both => See(WITH, pending, OfCaller);
     2 releases_what_its_operator_has_not_seen: Sequences => Ask(WITH, any, |s| s.read = None);
     2 resolves_what_its_operator_has_not_seen: Sequences => Ask(RESOLVE, any, |s| s.read = None);
     2 completes_by_word_alone: Both => See(PASSED, |s| s.claim.owner == s.caller(), As(RELEASED));
@@ -370,7 +378,7 @@ flaws! {
     5 completes_a_millisecond_early: Both => See(COMPLETE, any, Early);
     5 resolves_a_millisecond_early: Sequences => See(RESOLVE, any, Early);
     5 renews_without_effect: Both => Put(RENEW, mine, life_as_before);
-    5 appends_without_a_renewal: Sequences => Put(APPEND, mine, life_as_before);
+    5 appends_without_a_renewal: Both => Put(APPEND, mine, life_as_before);
     5 looks_into_live_claims: Sequences => See(CLAIM, |s| s.asked.reconciles && theirs(s), Lapsed);
     5 resolves_what_is_held: Sequences => See(RESOLVE, any, Lapsed);
     5 renews_no_reconciliation: Sequences => Say(RENEW, reconciling, &Reply::Renew(RenewReply::Lost));
