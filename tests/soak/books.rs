@@ -1,10 +1,7 @@
 //! Calls in a transaction: their body writes a row into a ledger, of which each answered key has one.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use idem_runtime::{CallBuilder, ErrorKind};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
@@ -29,37 +26,6 @@ pub(crate) enum Books {
 
 /// While there is a file of this name, that of SQLite cannot grow.
 pub(crate) const FULL: &str = "full";
-
-/// Rows of the ledger: of each key the answers.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger(pub(crate) BTreeMap<String, Vec<String>>);
-
-impl Ledger {
-    pub(crate) fn add(&mut self, key: &str, answer: &str) {
-        let answers = self.0.entry(key.to_owned()).or_default();
-        answers.push(answer.to_owned());
-    }
-
-    /// Keeps it beside the journals.
-    pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        let mut text = String::new();
-        for (key, answers) in &self.0 {
-            for answer in answers {
-                writeln!(text, "{key} {answer}").expect("a string takes anything");
-            }
-        }
-        fs::write(dir.join("ledger"), text)
-    }
-
-    pub(crate) fn read(dir: &Path) -> io::Result<Self> {
-        let mut ledger = Self::default();
-        for line in fs::read_to_string(dir.join("ledger"))?.lines() {
-            let (key, answer) = line.split_once(' ').unwrap_or((line, ""));
-            ledger.add(key, answer);
-        }
-        Ok(ledger)
-    }
-}
 
 impl Books {
     pub(crate) fn open(store: &str, url: &str, dir: &Path) -> Self {
@@ -114,19 +80,15 @@ impl Books {
         }
     }
 
-    pub(crate) async fn ledger(&self) -> sqlx::Result<Ledger> {
+    /// The keys and the answers of all rows.
+    pub(crate) async fn rows(&self) -> sqlx::Result<Vec<(String, String)>> {
         let select = "SELECT name, answer FROM ledger";
-        let rows: Vec<(String, String)> = match self {
-            Self::None => Vec::new(),
-            Self::Sqlite(pool, _) => sqlx::query_as(select).fetch_all(pool).await?,
-            Self::Postgres(pool) => sqlx::query_as(select).fetch_all(pool).await?,
-            Self::MariaDb(pool) => sqlx::query_as(select).fetch_all(pool).await?,
-        };
-        let mut ledger = Ledger::default();
-        for (name, answer) in rows {
-            ledger.add(&name, &answer);
+        match self {
+            Self::None => Ok(Vec::new()),
+            Self::Sqlite(pool, _) => sqlx::query_as(select).fetch_all(pool).await,
+            Self::Postgres(pool) => sqlx::query_as(select).fetch_all(pool).await,
+            Self::MariaDb(pool) => sqlx::query_as(select).fetch_all(pool).await,
         }
-        Ok(ledger)
     }
 }
 
@@ -156,11 +118,11 @@ async fn book<D: Database>(
             for statement in before {
                 D::change(conn, statement.clone()).await?;
             }
-            let receipt = worker.receipt(id, plan);
-            D::change(conn, insert(&plan.key, &receipt.0)).await?;
-            Ok(receipt)
+            let Receipt(answer) = worker.receipt(id, plan);
+            D::change(conn, insert(&plan.key, &answer)).await?;
+            Ok(())
         };
-        worker.booked(&context, id, plan, statements).await
+        worker.body(&context, id, plan, statements).await
     });
     let answer: Result<Receipt, Failure> = answer.await;
     match &answer {

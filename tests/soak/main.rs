@@ -6,13 +6,8 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
-mod body;
 mod books;
-mod check;
-mod clock;
-mod faults;
-mod history;
-mod journal;
+mod calls;
 mod metrics;
 mod mix;
 mod nemesis;
@@ -20,37 +15,32 @@ mod options;
 mod outcome;
 mod report;
 mod stores;
-mod watching;
 mod worker;
 mod worker_fleet;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
 use clap::Parser as _;
+use idem_tests::checker::{Faults, History, Promise, SEATS, check};
 
-use crate::books::{Books, Ledger};
-use crate::check::{Promise, check, check_ledger};
-use crate::clock::block_on;
-use crate::faults::Faults;
-use crate::history::{History, Told};
 use crate::nemesis::Nemesis;
 use crate::options::Options;
 use crate::report::{HEAD, Row};
 use crate::stores::Site;
-use crate::worker_fleet::{Words, WorkerFleet};
+use crate::worker::Settings;
+use crate::worker_fleet::WorkerFleet;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    if matches!(
-        arguments.first().map(String::as_str),
-        Some("worker" | "audit")
-    ) {
-        worker::main(&arguments);
+    if let [word, settings] = &arguments[..]
+        && word == "worker"
+    {
+        worker::main(settings);
         return ExitCode::SUCCESS;
     }
     let options = Options::parse();
@@ -98,15 +88,20 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     let began = Instant::now();
     let site = Site::start(store, &dir);
     eprintln!("{store}: server at {}", site.url(None));
-    let words = Words {
+    let settings = Settings {
+        audits: false,
+        store: store.to_owned(),
+        url: site.url(None),
+        dir: dir.clone(),
+        number: 0,
         seed,
         lease: options.lease(),
         metrics: options.metrics,
     };
-    let fleet = WorkerFleet::spawn(store, &site, &dir, words);
+    let fleet = WorkerFleet::spawn(&site, settings);
     if let Some(port) = options.metrics.filter(|_| store != "memory") {
         // Behind those of the seats.
-        metrics::count_unknown(store, &site.url(None), metrics::port(port, faults::SEATS));
+        metrics::count_unknown(store, &site.url(None), metrics::port(port, SEATS));
     }
     let nemesis = Nemesis::new(&fleet, &site, (seed, options), &dir);
     thread::scope(|scope| {
@@ -116,17 +111,10 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     });
     // All faults are over: delayed completions are stored.
     thread::sleep(Duration::from_secs(2));
-    for stuck in fleet.stop() {
-        eprintln!("{store}: process {stuck} does not end");
-    }
-    let history = History::read(&dir).expect("the journals can be read");
-    fs::write(dir.join("audit"), acknowledged(&history)).expect("the directory is there");
-    drop(history);
+    fleet.stop();
     if store != "memory" {
-        worker_fleet::audit(store, &site, &dir, words);
+        fleet.audit();
     }
-    let ledger = ledger(store, &site);
-    ledger.write(&dir).expect("the directory is there");
     drop(site);
     judge(store, &dir, seed, began.elapsed(), options)
 }
@@ -136,7 +124,7 @@ fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) 
     let faults = Faults::read(&dir.join(nemesis::LOG)).expect("the log can be read");
     let history = History::read(dir).expect("the journals can be read");
     let promise = Promise {
-        lease: micros(options.lease()),
+        lease: u64::try_from(options.lease().as_micros()).expect("a short time"),
         forgets: match store {
             // What Redis says of `SENTINEL FAILOVER`, and `Durability::Replicated` of one replica of two.
             "sentinel" => &["failover-asked"],
@@ -144,19 +132,13 @@ fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) 
             _ => &[],
         },
     };
-    let mut findings = check(&history, &faults, promise);
-    let ledger = Ledger::read(dir).expect("the ledger can be read");
-    check_ledger(&history, &ledger, &mut findings);
-    let counts = faults.counts().into_iter();
     let row = Row {
         store: store.to_owned(),
         seed,
-        calls: history.calls,
+        calls: history.calls().count(),
         keys: history.keys.len(),
-        faults: counts
-            .map(|(kind, count)| (kind.to_owned(), count))
-            .collect(),
-        findings,
+        faults: faults.counts(),
+        findings: check(&history, &faults, promise),
         took,
     };
     eprintln!("{HEAD}\n{}\n{}", row.line(), row.details());
@@ -164,23 +146,14 @@ fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) 
         drop(fs::remove_dir_all(dir));
         return row;
     }
-    let all = row
-        .findings
-        .violations
-        .iter()
-        .fold(String::new(), |mut all, one| {
-            writeln!(all, "{:?}: {}: {}", one.what, one.key, one.why)
-                .expect("a string takes anything");
-            all
-        });
+    let mut all = String::new();
+    for one in &row.findings.violations {
+        writeln!(all, "{:?}: {}: {}", one.what, one.key, one.why).expect("a string takes anything");
+    }
     drop(fs::write(dir.join("violations"), all));
     eprint!("{}", row.violations(dir, &faults));
     eprintln!("kept: {}", dir.display());
     row
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).expect("a short time")
 }
 
 /// Until there were enough calls and faults.
@@ -188,10 +161,7 @@ fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &O
     let mut told = Instant::now();
     loop {
         thread::sleep(Duration::from_millis(200));
-        let (calls, faults) = (
-            fleet.calls(),
-            nemesis.count.load(std::sync::atomic::Ordering::Relaxed),
-        );
+        let (calls, faults) = (fleet.calls(), nemesis.count.load(Ordering::Relaxed));
         let enough = calls >= options.calls && faults >= options.faults;
         let over = options.minutes.is_some_and(|most| began.elapsed() >= most);
         if told.elapsed() > Duration::from_secs(30) {
@@ -202,25 +172,4 @@ fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &O
             return;
         }
     }
-}
-
-/// The answered keys, each with the payload of its call: a line each.
-fn acknowledged(history: &History) -> String {
-    let mut lines = BTreeSet::new();
-    for (name, key) in &history.keys {
-        for call in &key.calls {
-            if let Some((_, Told::Answer(_))) = call.told {
-                lines.insert(format!("{name} {}\n", call.payload));
-            }
-        }
-    }
-    lines.into_iter().collect()
-}
-
-fn ledger(store: &str, site: &Site) -> Ledger {
-    let read = async {
-        let books = Books::open(store, &site.url(None), Path::new(""));
-        books.ledger().await.expect("the ledger can be read")
-    };
-    block_on(read)
 }

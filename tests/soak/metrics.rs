@@ -13,8 +13,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-use crate::clock::block_on;
-use crate::stores;
+use crate::stores::{self, block_on};
 
 /// Time between two listings of unknown records.
 const APART: Duration = Duration::from_secs(10);
@@ -50,7 +49,7 @@ pub(crate) fn count_unknown(store: &str, url: &str, port: u16) {
         block_on(async {
             serve(port).await;
             let connected = stores::connect(&store, &url, Path::new("")).await;
-            let engine = connected.engine.prefix("soak").build();
+            let engine = connected.engine.prefix(stores::PREFIX).build();
             let engine = engine.expect("the settings agree");
             loop {
                 // A listing that fails is made again.

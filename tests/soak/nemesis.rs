@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use idem_harness::{DatabaseServer, RedisServer, SentinelSetup, Server};
+use idem_tests::checker::journal::now;
+use idem_tests::checker::{Fault, LAPSE, Target};
 use idem_tests::seeded::Seeded;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::books;
-use crate::clock::{block_on, now};
 use crate::options::Options;
-use crate::stores::Site;
+use crate::stores::{self, Site, block_on};
 use crate::worker_fleet::WorkerFleet;
 
 #[derive(Debug)]
@@ -26,8 +27,7 @@ pub(crate) struct Nemesis<'a> {
     fleet: &'a WorkerFleet,
     site: &'a Site,
     seed: u64,
-    gentle: bool,
-    pauses: u64,
+    options: &'a Options,
     dir: PathBuf,
     log: Mutex<File>,
     pub(crate) count: AtomicUsize,
@@ -38,15 +38,14 @@ impl<'a> Nemesis<'a> {
     pub(crate) fn new(
         fleet: &'a WorkerFleet,
         site: &'a Site,
-        (seed, options): (u64, &Options),
+        (seed, options): (u64, &'a Options),
         dir: &Path,
     ) -> Self {
         Self {
             fleet,
             site,
             seed,
-            gentle: options.gentle,
-            pauses: options.pauses,
+            options,
             dir: dir.to_owned(),
             log: Mutex::new(File::create(dir.join(LOG)).expect("the directory is there")),
             count: AtomicUsize::new(0),
@@ -66,9 +65,7 @@ impl<'a> Nemesis<'a> {
                     scope.spawn(move || self.lane(lane, |seeded| self.network(seat, seeded)));
                 }
             }
-            if !self.gentle {
-                scope.spawn(|| self.lane(20, |seeded| self.server(seeded)));
-            }
+            scope.spawn(|| self.lane(20, |seeded| self.server(seeded)));
             scope.spawn(|| self.metronome());
         });
     }
@@ -86,7 +83,7 @@ impl<'a> Nemesis<'a> {
 
     /// Waits, unless it is stopped.
     fn rest(&self, millis: u64) -> bool {
-        let end = Instant::now() + Duration::from_millis(millis * self.pauses);
+        let end = Instant::now() + Duration::from_millis(millis * self.options.pauses);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             if self.stop.load(Ordering::SeqCst) {
                 return false;
@@ -97,10 +94,15 @@ impl<'a> Nemesis<'a> {
     }
 
     fn log(&self, from: u64, kind: &str, seat: Option<u32>, killed: Option<u32>) {
-        let word = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
-        let line = format!("{from} {} {kind} {} {}\n", now(), word(seat), word(killed));
+        let fault = Fault {
+            kind: kind.to_owned(),
+            target: seat.map_or(Target::Store, Target::Seat),
+            from,
+            to: now(),
+            killed,
+        };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.write_all(line.as_bytes()).expect("the disk has room");
+        writeln!(log, "{fault}").expect("the disk has room");
         if kind != "machine-stall" {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
@@ -110,7 +112,7 @@ impl<'a> Nemesis<'a> {
         let rest = 600 + seeded.below(2_400);
         let (kills, length) = (seeded.percent(45), length(seeded, 100, 5_000));
         // The memory of a process is a store that ends with it.
-        let kills = (kills || self.gentle) && self.fleet.len() > 1;
+        let kills = (kills || self.options.gentle) && self.fleet.len() > 1;
         if !self.rest(rest) {
             return;
         }
@@ -139,8 +141,14 @@ impl<'a> Nemesis<'a> {
             return;
         }
         let from = now();
+        let cuts = self.options.gentle || kind < 4;
         let kind = match kind {
-            _ if self.gentle || kind < 4 => {
+            0 | 2 | 4 | 6 if cuts && matches!(self.site, Site::Redis(_)) => {
+                // Of a script, which the server has run.
+                proxy.drop_next_reply_to("EVALSHA");
+                "lost-reply"
+            }
+            _ if cuts => {
                 proxy.cut();
                 "cut"
             }
@@ -161,13 +169,22 @@ impl<'a> Nemesis<'a> {
     }
 
     fn server(&self, seeded: &mut Seeded) {
-        let rest = 2_500 + seeded.below(5_000);
+        let rest = if self.options.gentle {
+            200 + seeded.below(600)
+        } else {
+            2_500 + seeded.below(5_000)
+        };
         let (kind, length) = (seeded.below(100), length(seeded, 100, 3_000));
         if !self.rest(rest) {
             return;
         }
         let from = now();
         let kind = match self.site {
+            Site::Redis(server) if self.options.gentle => {
+                server.advance(self.options.lease(), stores::PREFIX);
+                LAPSE
+            }
+            _ if self.options.gentle => return,
             Site::Local(url) if url.is_empty() => return,
             Site::Local(_) if kind < 35 => fill_disk(&self.dir, length),
             Site::Local(url) => lock_file(url, length),
@@ -231,16 +248,18 @@ fn lock_file(url: &str, length: u64) -> &'static str {
     "file-lock"
 }
 
-fn kill(server: &Server, length: u64) {
+fn kill(server: &Server, length: u64) -> &'static str {
     server.kill();
     sleep(length / 2);
     server.restart();
+    "server-kill"
 }
 
-fn pause(server: &Server, length: u64) {
+fn pause(server: &Server, length: u64) -> &'static str {
     server.pause();
     sleep(length);
     server.resume();
+    "server-pause"
 }
 
 fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
@@ -250,14 +269,8 @@ fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
         server.cli(&["CONFIG", "SET", name, "0"]);
     };
     match kind {
-        0..=39 => {
-            kill(server, length);
-            "server-kill"
-        }
-        40..=69 => {
-            pause(server, length);
-            "server-pause"
-        }
+        0..=39 => kill(server, length),
+        40..=69 => pause(server, length),
         70..=84 => {
             set("maxmemory", "1mb");
             "memory-full"
@@ -269,23 +282,13 @@ fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
     }
 }
 
-fn kill_or_pause(server: &Server, kills: bool, length: u64) -> &'static str {
-    if kills {
-        kill(server, length);
-        "server-kill"
-    } else {
-        pause(server, length);
-        "server-pause"
-    }
-}
-
 fn postgres(server: &DatabaseServer, kind: u64, length: u64) -> &'static str {
     let seconds = |millis: u64| format!("{}.{:03}", millis / 1_000, millis % 1_000);
     // One that is refused under load is no fault of ours.
     let execute = |sql: &str| drop(server.try_execute(sql));
     match kind {
-        0..=29 => kill_or_pause(server, true, length),
-        30..=59 => kill_or_pause(server, false, length),
+        0..=29 => kill(server, length),
+        30..=59 => pause(server, length),
         60..=74 => {
             execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -319,8 +322,8 @@ fn mariadb(server: &DatabaseServer, kind: u64, length: u64) -> &'static str {
     let seconds = format!("{}.{:03}", length / 1_000, length % 1_000);
     let execute = |sql: &str| drop(server.try_execute(sql));
     match kind {
-        0..=29 => kill_or_pause(server, true, length),
-        30..=64 => kill_or_pause(server, false, length),
+        0..=29 => kill(server, length),
+        30..=64 => pause(server, length),
         65..=84 => {
             execute(&format!(
                 "LOCK TABLES idem_records WRITE; DO SLEEP({seconds}); UNLOCK TABLES"
@@ -351,8 +354,8 @@ fn layered(fast: &RedisServer, durable: &DatabaseServer, kind: u64, length: u64)
             fast.cli(&["FLUSHALL"]);
             "cache-flush"
         }
-        60..=79 => kill_or_pause(durable, true, length),
-        _ => kill_or_pause(durable, false, length),
+        60..=79 => kill(durable, length),
+        _ => pause(durable, length),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The endings of bodies, and the outcomes of calls.
 
 use idem_runtime::{Classify, Error};
+use idem_tests::checker::End;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a body: no two bodies give the same.
@@ -40,10 +41,6 @@ pub(crate) fn told(answer: &Result<Receipt, Failure>) -> String {
         Err(Failure::Declined(Receipt(receipt))) => format!("declined {receipt}"),
         Err(Failure::Down) => "down".to_owned(),
         Err(Failure::Unknown) => "unknown".to_owned(),
-        Err(Failure::Idem(error)) => {
-            let kind = format!("{:?}", error.kind());
-            let end = kind.find([' ', '(']).unwrap_or(kind.len());
-            kind[..end].to_owned()
-        }
+        Err(Failure::Idem(error)) => End::refusal(error).to_string(),
     }
 }

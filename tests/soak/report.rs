@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::check::{Findings, What};
-use crate::faults::Faults;
-use crate::history;
-use crate::journal::{self, Entry};
+use idem_tests::checker::journal::{self, Entry};
+use idem_tests::checker::{Faults, Findings, What};
 
 /// Keys whose history is printed.
 const PRINTED: usize = 5;
@@ -18,7 +16,7 @@ const PRINTED: usize = 5;
 pub(crate) struct Row {
     pub(crate) store: String,
     pub(crate) seed: u64,
-    pub(crate) calls: u64,
+    pub(crate) calls: usize,
     pub(crate) keys: usize,
     pub(crate) faults: BTreeMap<String, usize>,
     pub(crate) findings: Findings,
@@ -31,14 +29,19 @@ pub(crate) const HEAD: &str = "\
 
 impl Row {
     pub(crate) fn line(&self) -> String {
-        let found = |kinds: &[What]| {
-            let violations = self.findings.violations.iter();
-            violations.filter(|one| kinds.contains(&one.what)).count()
-        };
-        let lost = found(&[What::Lost, What::StartedAfterAnswer, What::LateSuccess]);
-        let differing = found(&[What::Differing, What::Stale, What::Payload]);
-        let unexplained = found(&[What::Unexplained, What::Twice, What::StartedAfterUnknown]);
-        let other = found(&[What::Fence, What::NeverEnded, What::Ledger]);
+        let columns = [
+            &[What::Lost, What::StartedAfterAnswer, What::LateSuccess][..],
+            &[What::Differing, What::Stale, What::Payload],
+            &[What::Unexplained, What::Twice, What::StartedAfterUnknown],
+        ];
+        let violations = &self.findings.violations;
+        let [lost, differing, unexplained] = columns.map(|kinds| {
+            violations
+                .iter()
+                .filter(|one| kinds.contains(&one.what))
+                .count()
+        });
+        let other = violations.len() - lost - differing - unexplained;
         let second: usize = self.findings.second_starts.values().sum();
         format!(
             "| {} | {} | {} | {} | {} | {second} | {} | {} | {lost} | {differing} | {unexplained} | {other} | {} s | {} |",
@@ -105,28 +108,23 @@ fn story(dir: &Path, key: &str, faults: &Faults) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     let mut digest = String::new();
     let mut events: Vec<(u64, String, String)> = Vec::new();
-    for (process, path) in history::journals(dir).unwrap_or_default() {
-        let read = journal::read(&path, |line| {
-            let Some(entry) = Entry::parse(line) else {
-                return;
-            };
-            if entry.word == "event" {
-                events.push((
-                    entry.time,
-                    entry.key.to_owned(),
-                    format!("{process}: event {}", entry.rest),
-                ));
-            } else if entry.key == key {
-                if entry.word == "start" {
-                    entry.second().clone_into(&mut digest);
-                }
-                let line = format!("{process}: {} {} {}", entry.word, entry.call, entry.rest);
-                lines.push((entry.time, line));
+    let read = journal::read(dir, |process, line| {
+        let Some(entry) = Entry::parse(line) else {
+            return;
+        };
+        let (word, time, rest) = (entry.word, entry.time, entry.rest);
+        if word == "event" {
+            let line = format!("{process}: event {rest}");
+            events.push((time, entry.key.to_owned(), line));
+        } else if entry.key == key {
+            if word == "start" {
+                entry.second().clone_into(&mut digest);
             }
-        });
-        if let Err(error) = read {
-            lines.push((0, format!("{}: {error}", path.display())));
+            lines.push((time, format!("{process}: {word} {} {rest}", entry.call)));
         }
+    });
+    if let Err(error) = read {
+        lines.push((0, format!("{}: {error}", dir.display())));
     }
     events.retain(|(_, of, _)| *of == digest);
     lines.extend(events.into_iter().map(|(time, _, line)| (time, line)));
@@ -139,13 +137,11 @@ fn story(dir: &Path, key: &str, faults: &Faults) -> String {
         _ => (0, 0),
     };
     for fault in faults.within(from, to) {
-        let line = format!(
-            "FAULT {} {:?} for {} ms",
-            fault.kind,
-            fault.target,
-            (fault.to - fault.from) / 1_000
-        );
-        lines.push((fault.from, line));
+        let (kind, target, millis) = (&fault.kind, fault.target, (fault.to - fault.from) / 1_000);
+        lines.push((
+            fault.from,
+            format!("FAULT {kind} {target:?} for {millis} ms"),
+        ));
     }
     lines.sort();
     let mut text = String::new();

@@ -16,10 +16,10 @@ use idem_runtime::store::sql::{
 };
 use idem_runtime::store::{StoreError, StoreErrorKind};
 use idem_runtime::{Engine, EngineBuilder};
+use idem_tests::checker::SEATS;
 use idem_tests::sentinel_url;
 
 use crate::books::Books;
-use crate::clock::block_on;
 
 /// All of them, in the order in which they are soaked.
 pub(crate) const ALL: [&str; 8] = [
@@ -32,6 +32,26 @@ pub(crate) const ALL: [&str; 8] = [
     "sentinel-async",
     "memory",
 ];
+
+/// The prefix of all records.
+pub(crate) const PREFIX: &str = "soak";
+
+/// Runs work that needs no other thread.
+pub(crate) fn block_on<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime starts").block_on(work)
+}
+
+/// Calls that a process makes at once. What a store does when it is offered more than it can do is another test's.
+pub(crate) fn tasks(store: &str) -> u64 {
+    match store {
+        "sqlite" => 8,
+        "postgres" | "mariadb" => 20,
+        _ => 48,
+    }
+}
 
 pub(crate) struct Connected {
     pub(crate) engine: EngineBuilder,
@@ -68,10 +88,8 @@ async fn connect_once(store: &str, url: &str) -> Result<EngineBuilder, StoreErro
         "layered" => {
             let (fast, durable) = url.split_once(' ').expect("two URLs");
             let fast = RedisStore::connect(fast).await?;
-            Engine::builder(LayeredStore::new(
-                fast,
-                PostgresStore::connect(durable).await?,
-            ))
+            let durable = PostgresStore::connect(durable).await?;
+            Engine::builder(LayeredStore::new(fast, durable))
         }
         other => panic!("no store {other}"),
     })
@@ -165,7 +183,7 @@ impl Site {
     pub(crate) fn seats(&self) -> u32 {
         match self {
             Self::Local(url) if url.is_empty() => 1,
-            _ => crate::faults::SEATS,
+            _ => SEATS,
         }
     }
 }

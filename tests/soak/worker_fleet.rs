@@ -1,23 +1,22 @@
 //! The worker processes of a run: four seats, each with one process at a time.
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_harness::{HANG_LIMIT, TcpProxy, Worker};
+use idem_harness::{TcpProxy, Worker};
+use idem_tests::checker::SEATS;
 
-use crate::faults::SEATS;
 use crate::metrics;
 use crate::stores::Site;
+use crate::worker::Settings;
 
 #[derive(Debug)]
 pub(crate) struct WorkerFleet {
     seats: Vec<Seat>,
-    store: String,
-    dir: PathBuf,
-    words: Words,
+    /// Of a process that reaches the store without proxies.
+    settings: Settings,
     /// Calls of processes that are no more.
     past: AtomicU64,
 }
@@ -37,37 +36,25 @@ struct Member {
     calls: u64,
 }
 
-/// The settings that all processes share.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    pub(crate) seed: u64,
-    pub(crate) lease: Duration,
-    /// The port of the metrics of the first seat.
-    pub(crate) metrics: Option<u16>,
-}
-
 impl WorkerFleet {
-    pub(crate) fn spawn(store: &str, site: &Site, dir: &Path, words: Words) -> Self {
-        let spawn = |seat| {
+    pub(crate) fn spawn(site: &Site, settings: Settings) -> Self {
+        let spawn = |number| {
             let proxies = site.proxies();
             let url = site.url(Some(&proxies));
-            let worker = spawn("worker", store, &url, dir, seat, words);
-            let member = Mutex::new(Member {
-                number: seat,
-                worker,
-                calls: 0,
-            });
+            let worker = spawn(&settings, &url, number, false);
             Seat {
                 url,
                 proxies,
-                member,
+                member: Mutex::new(Member {
+                    number,
+                    worker,
+                    calls: 0,
+                }),
             }
         };
         Self {
             seats: (0..site.seats()).map(spawn).collect(),
-            store: store.to_owned(),
-            dir: dir.to_owned(),
-            words,
+            settings,
             past: AtomicU64::new(0),
         }
     }
@@ -103,7 +90,7 @@ impl WorkerFleet {
         self.past.fetch_add(member.calls, Ordering::Relaxed);
         let (killed, number) = (member.number, member.number + SEATS);
         let url = &self.seats[seat as usize].url;
-        member.worker = spawn("worker", &self.store, url, &self.dir, number, self.words);
+        member.worker = spawn(&self.settings, url, number, false);
         (member.number, member.calls) = (number, 0);
         killed
     }
@@ -116,61 +103,46 @@ impl WorkerFleet {
         self.member(seat).worker.resume();
     }
 
-    /// Lets every process end its calls. Returns the processes that do not.
-    pub(crate) fn stop(&self) -> Vec<u32> {
-        let seats = 0..self.len();
-        for seat in seats.clone() {
+    /// Lets every process end its calls.
+    pub(crate) fn stop(&self) {
+        for seat in 0..self.len() {
             self.member(seat).worker.send("stop");
         }
-        let stuck = seats.filter_map(|seat| {
-            let mut member = self.member(seat);
-            (!member.stopped()).then_some(member.number)
-        });
-        stuck.collect()
+        for seat in 0..self.len() {
+            self.member(seat).worker.line_after("stopped");
+        }
+    }
+
+    /// Lets a fresh process call all answered keys once more.
+    pub(crate) fn audit(&self) {
+        const NUMBER: u32 = 4_000_000;
+        let mut worker = spawn(&self.settings, &self.settings.url, NUMBER, true);
+        worker.line_after("stopped");
     }
 }
 
 impl Member {
     fn listen(&mut self) {
         while let Some(line) = self.worker.line_within(Duration::ZERO) {
-            self.hear(&line);
-        }
-    }
-
-    fn hear(&mut self, line: &str) {
-        if let Some(calls) = line.strip_prefix("calls ") {
-            self.calls = calls.parse().expect("a number");
-        }
-    }
-
-    fn stopped(&mut self) -> bool {
-        loop {
-            match self.worker.line_within(HANG_LIMIT) {
-                Some(line) if line == "stopped" => return true,
-                Some(line) => self.hear(&line),
-                None => return false,
+            if let Some(calls) = line.strip_prefix("calls ") {
+                self.calls = calls.parse().expect("a number");
             }
         }
     }
 }
 
-fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, words: Words) -> Worker {
+/// A process of this number. A port of metrics belongs to a seat, that of an audit to the first one, whose process has
+/// ended.
+fn spawn(settings: &Settings, url: &str, number: u32, audits: bool) -> Worker {
+    let metrics = (settings.metrics).map(|first| metrics::port(first, number % SEATS));
+    let settings = Settings {
+        audits,
+        url: url.to_owned(),
+        number,
+        metrics,
+        ..settings.clone()
+    };
+    let settings = serde_json::to_string(&settings).expect("settings are text and numbers");
     let program = env::current_exe().expect("a process knows its program");
-    let worker = Worker::program(program).args([manner, store, url]);
-    let worker = worker.arg(dir.as_os_str());
-    let lease = words.lease.as_millis().to_string();
-    // A seat, and the audit as the first one, whose process has ended.
-    let port = (words.metrics).map(|first| metrics::port(first, number % SEATS));
-    let port = port.map_or("-".to_owned(), |port| port.to_string());
-    worker
-        .args([number.to_string(), words.seed.to_string(), lease, port])
-        .spawn()
-}
-
-/// A fresh process calls all the keys of the file `audit` once more.
-pub(crate) fn audit(store: &str, site: &Site, dir: &Path, words: Words) {
-    const NUMBER: u32 = 4_000_000;
-    let mut worker = spawn("audit", store, &site.url(None), dir, NUMBER, words);
-    // It reports calls until then.
-    while worker.line() != "stopped" {}
+    Worker::program(program).args(["worker", &settings]).spawn()
 }

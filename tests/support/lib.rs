@@ -12,6 +12,7 @@
 
 pub mod bounds;
 pub mod brokers;
+pub mod checker;
 pub mod claims;
 pub mod events;
 pub mod faulty;

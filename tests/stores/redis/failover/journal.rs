@@ -1,18 +1,18 @@
 //! The calls of two processes, and their answers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use idem_tests::history::History;
+use idem_tests::checker::{Call, End, Faults, History, Promise, Start, What, check};
 
 /// One call of the library. A refused caller makes another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) process: usize,
+    pub(crate) process: u32,
     pub(crate) shard: usize,
     pub(crate) key: u64,
-    id: u64,
+    id: u32,
     pub(crate) began: Instant,
 }
 
@@ -24,25 +24,23 @@ pub(crate) struct Refused {
     pub(crate) ended: Instant,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Journal(Mutex<Inner>);
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// The beginning of its times.
+    began: Instant,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     history: History,
-    next: u64,
-    /// How often each body ran.
-    runs: HashMap<u64, u32>,
-    open: HashMap<u64, Attempt>,
-    /// The answers of each key, and the first return of each.
-    answers: HashMap<u64, BTreeMap<String, Instant>>,
-    ended: usize,
+    next: u32,
     refused: Vec<Refused>,
     permanent: Vec<String>,
 }
 
 /// The result of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) calls: usize,
     /// Keys with more than one answer.
@@ -53,70 +51,63 @@ pub(crate) struct Verdict {
     pub(crate) wrong: Vec<String>,
 }
 
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            inner: Mutex::default(),
+        }
+    }
+}
+
 impl Journal {
-    pub(crate) fn invoke(&self, process: usize, shard: usize, key: u64) -> Attempt {
+    pub(crate) fn invoke(&self, process: u32, shard: usize, key: u64) -> Attempt {
         let mut inner = self.lock();
         inner.next += 1;
-        let attempt = Attempt {
+        let id = inner.next;
+        let call = Call::new(process, id, 0, self.now());
+        inner.history.key(&key.to_string()).calls.push(call);
+        Attempt {
             process,
             shard,
             key,
-            id: inner.next,
+            id,
             began: Instant::now(),
-        };
-        inner.open.insert(attempt.id, attempt);
-        inner.line(attempt, "invoke", &now());
-        attempt
+        }
     }
 
     /// Records the start of a body. Returns the number of its runs, this one included.
     pub(crate) fn start(&self, attempt: Attempt, fence: u64) -> u32 {
+        let start = Start {
+            at: self.now(),
+            fence: Some(fence),
+            end: None,
+        };
+        self.change(attempt, |call| call.start = Some(Box::new(start)));
         let mut inner = self.lock();
-        inner.line(attempt, "start", &format!("{} {fence}", now()));
-        inner.line(attempt, "effect", "");
-        let runs = inner.runs.entry(attempt.key).or_default();
-        *runs += 1;
-        *runs
+        let calls = inner.history.key(&attempt.key.to_string()).calls.iter();
+        let runs = calls.filter(|call| call.start.is_some()).count();
+        u32::try_from(runs).expect("a few runs")
     }
 
     /// Records the end of a body with a system error.
     pub(crate) fn failed(&self, attempt: Attempt) {
-        self.lock().line(attempt, "failed", "");
+        let now = self.now();
+        self.change(attempt, |call| {
+            let start = call.start.as_mut().expect("it has started");
+            start.end = Some((now, End::Down));
+        });
     }
 
-    /// Records the answer that the caller received.
-    pub(crate) fn answered(&self, attempt: Attempt, answer: &str) {
-        self.end(attempt, "return", &format!("{} {answer}", now()));
-        let mut inner = self.lock();
-        let answers = inner.answers.entry(attempt.key).or_default();
-        answers
-            .entry(answer.to_owned())
-            .or_insert_with(Instant::now);
-    }
-
-    /// Returns of answers that the servers did not have later.
-    pub(crate) fn forgotten(&self) -> Vec<(u64, Instant)> {
-        let inner = self.lock();
-        let differing = inner.answers.iter().filter(|(_, told)| told.len() > 1);
-        differing
-            .flat_map(|(key, told)| {
-                let last = told.values().max().copied();
-                let earlier = told.values().copied();
-                earlier
-                    .filter(move |at| Some(*at) != last)
-                    .map(|at| (*key, at))
-            })
-            .collect()
-    }
-
-    /// Records the error of the body that the caller received.
-    pub(crate) fn stumbled(&self, attempt: Attempt) {
-        self.end(attempt, "end", "down");
+    /// Records what the caller received.
+    pub(crate) fn told(&self, attempt: Attempt, end: End) {
+        let now = self.now();
+        self.change(attempt, |call| call.told = Some((now, end)));
     }
 
     /// Records a refusal by the library.
     pub(crate) fn refuse(&self, attempt: Attempt, error: &idem_runtime::Error) {
-        self.end(attempt, "end", "refused");
+        self.told(attempt, End::refusal(error));
         let mut inner = self.lock();
         let Attempt {
             key, shard, began, ..
@@ -131,70 +122,76 @@ impl Journal {
         });
     }
 
+    /// Returns of answers that the servers did not have later.
+    pub(crate) fn forgotten(&self) -> Vec<(String, Instant)> {
+        let mut found = Vec::new();
+        for (key, calls) in &self.lock().history.keys {
+            let mut first = BTreeMap::new();
+            for (told, text) in calls.calls.iter().filter_map(Call::answer) {
+                let at = first.entry(text).or_insert(told);
+                *at = told.min(*at);
+            }
+            let last = first.values().max().copied();
+            let earlier = first.into_values().filter(|at| Some(*at) != last);
+            let instant = |at| self.began + Duration::from_micros(at);
+            found.extend(earlier.map(|at| (key.to_string(), instant(at))));
+        }
+        found
+    }
+
     /// Calls that have not ended yet.
     pub(crate) fn open(&self) -> Vec<String> {
-        let inner = self.lock();
-        let open = inner.open.values();
-        open.map(|attempt| {
-            let (key, since) = (attempt.key, attempt.began.elapsed());
-            format!("key {key} of shard {} for {since:?}", attempt.shard)
-        })
-        .collect()
+        let (inner, now) = (self.lock(), self.now());
+        let open = |(key, call): (&str, &Call)| {
+            let since = Duration::from_micros(now - call.begun);
+            (call.told.is_none()).then(|| format!("{call} of key {key} for {since:?}"))
+        };
+        let keys = inner.history.keys.iter();
+        let calls = keys.flat_map(|(name, key)| key.calls.iter().map(|call| (&**name, call)));
+        calls.filter_map(open).collect()
     }
 
     pub(crate) fn refused(&self) -> Vec<Refused> {
         self.lock().refused.clone()
     }
 
+    /// Judges the calls, all of which have ended. The lease lapses in no fault of a run.
     pub(crate) fn verdict(&self) -> Verdict {
-        let inner = self.lock();
-        let effects = |key: &str| {
-            let key = key.parse().ok().and_then(|key: u64| inner.runs.get(&key));
-            key.map_or(0, |runs| u64::from(*runs))
+        let mut inner = self.lock();
+        inner.history.stopped.extend([0, 1]);
+        let promise = Promise {
+            lease: 0,
+            forgets: &[],
         };
         let mut verdict = Verdict {
-            calls: inner.ended,
-            differing: Vec::new(),
-            again: Vec::new(),
+            calls: inner.history.calls().count(),
             wrong: inner.permanent.clone(),
+            ..Verdict::default()
         };
-        for violation in inner.history.violations(effects) {
-            let again = ["is not explained", "after an answer"];
-            if violation.contains("different answers") {
-                verdict.differing.push(violation);
-            } else if again.iter().any(|words| violation.contains(words)) {
-                verdict.again.push(violation);
-            } else {
-                verdict.wrong.push(violation);
-            }
+        for one in check(&inner.history, &Faults::default(), promise).violations {
+            let kind = match one.what {
+                What::Differing | What::Lost => &mut verdict.differing,
+                What::Unexplained | What::StartedAfterAnswer => &mut verdict.again,
+                _ => &mut verdict.wrong,
+            };
+            kind.push(format!("{}: {}", one.key, one.why));
         }
         verdict
     }
 
-    fn end(&self, attempt: Attempt, what: &str, rest: &str) {
+    fn change(&self, attempt: Attempt, change: impl FnOnce(&mut Call)) {
         let mut inner = self.lock();
-        inner.line(attempt, what, rest);
-        inner.open.remove(&attempt.id);
-        inner.ended += 1;
+        let key = inner.history.key(&attempt.key.to_string());
+        let call = key.call(attempt.process, attempt.id);
+        change(call.expect("it was invoked"));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Inner {
-    fn line(&mut self, attempt: Attempt, what: &str, rest: &str) {
-        let Attempt {
-            process, id, key, ..
-        } = attempt;
-        self.history
-            .line(process, &format!("{what} {id} {key} {rest}"));
+    fn now(&self) -> u64 {
+        let micros = self.began.elapsed().as_micros();
+        u64::try_from(micros).expect("a short time")
     }
-}
-
-/// Microseconds of the clock that all servers of this machine share.
-fn now() -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap_or_default().as_micros().to_string()
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use idem_harness::HANG_LIMIT;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::{Context, Engine, OnRunning};
+use idem_tests::checker::End;
 use idem_tests::payment::{PayError, Receipt};
 use idem_tests::seeded::Seeded;
 use idem_tests::shop::patiently;
@@ -94,7 +95,8 @@ impl Load {
         let mut workers = JoinSet::new();
         for worker in 0..WORKERS {
             let (shards, shared) = (shared.queues.len(), Arc::clone(&shared));
-            let (at, process) = (worker % shards, worker / shards % 2);
+            let at = worker % shards;
+            let process = u32::from(worker / shards % 2 == 1);
             workers.spawn(async move { shared.work(process, at).await });
         }
         Self { shared, workers }
@@ -152,7 +154,7 @@ impl Shared {
         }
     }
 
-    async fn work(&self, process: usize, shard: usize) {
+    async fn work(&self, process: u32, shard: usize) {
         while let Some((key, pause)) = self.next(shard) {
             self.call(process, shard, key).await;
             self.answered.send_modify(|answered| *answered += 1);
@@ -183,20 +185,24 @@ impl Shared {
     }
 
     /// Calls until there is an answer, as a client would.
-    async fn call(&self, process: usize, shard: usize, key: u64) {
+    async fn call(&self, process: u32, shard: usize, key: u64) {
         loop {
             let attempt = self.journal.invoke(process, shard, key);
-            let call = self.engines[process].operation(OPERATION).key(&key);
+            let call = self.engines[process as usize]
+                .operation(OPERATION)
+                .key(&key);
             let told = call.run(|context| self.body(context, attempt)).await;
             let pause = match told {
                 Ok(Receipt { run }) => {
-                    return self.journal.answered(attempt, &format!("receipt-{run}"));
+                    let answer = format!("ok {run}/0").into();
+                    return self.journal.told(attempt, End::Answer(answer));
                 }
                 Err(PayError::Declined { run }) => {
-                    return self.journal.answered(attempt, &format!("declined-{run}"));
+                    let answer = format!("declined {run}/0").into();
+                    return self.journal.told(attempt, End::Answer(answer));
                 }
                 Err(PayError::Down | PayError::TimedOut) => {
-                    self.journal.stumbled(attempt);
+                    self.journal.told(attempt, End::Down);
                     Duration::ZERO
                 }
                 Err(PayError::Idem(error)) => {

@@ -1,0 +1,68 @@
+//! The fields of a record besides its answer: an unknown outcome, the fence, the request.
+
+use super::{Checker, End, Family, What};
+
+impl Checker<'_, '_> {
+    /// After a caller received an unknown outcome, no body starts until an operator resolves or resets it.
+    pub(super) fn unknowns(&mut self) {
+        if self.family == Family::Reconciled {
+            return;
+        }
+        let (faults, lapse) = (self.faults, self.promise.lapse());
+        for call in &self.key.calls {
+            let Some((told, End::Unknown)) = call.told else {
+                continue;
+            };
+            // It could not be stored, or the attempt was overtaken.
+            if faults.lapsed(call.begun, told)
+                || !(faults.outages(call.process, call.begun, told, lapse)).is_empty()
+            {
+                continue;
+            }
+            for (later, start) in self.starts.clone() {
+                if later.begun > told && !self.settled(call.begun, start.at) {
+                    let why = format!("{later} starts a body, and {call} was told `unknown`");
+                    self.broken(What::StartedAfterUnknown, told, start.at, why);
+                }
+            }
+        }
+    }
+
+    /// A body whose call begins after another body has started has a greater fence, and no two have the same.
+    pub(super) fn fences(&mut self) {
+        let starts = self.starts.iter();
+        let starts = starts.filter_map(|(call, start)| Some((*call, start.at, start.fence?)));
+        let starts: Vec<_> = starts.collect();
+        for (at, (call, first, fence)) in starts.iter().enumerate() {
+            for (later, second, other) in &starts[at + 1..] {
+                if fence == other || (later.begun > *first && other < fence) {
+                    let why =
+                        format!("{call} has the fence {fence}, and the later {later} has {other}");
+                    self.broken(What::Fence, *first, *second, why);
+                }
+            }
+        }
+    }
+
+    /// An answer names the payload of its call.
+    pub(super) fn payloads(&mut self) {
+        for call in &self.key.calls {
+            match &call.told {
+                Some((_, End::Answer(text))) => {
+                    let asked = text.rsplit('/').next().and_then(|word| word.parse().ok());
+                    if asked != Some(call.payload) {
+                        let why = format!("{call} asked {}, and got `{text}`", call.payload);
+                        self.found(What::Payload, why);
+                    }
+                }
+                Some((told, End::Error(kind)))
+                    if &**kind == "Mismatch" && self.family != Family::Corrected =>
+                {
+                    let why = format!("{call} is a Mismatch of none");
+                    self.broken(What::Payload, call.begun, *told, why);
+                }
+                _ => {}
+            }
+        }
+    }
+}
