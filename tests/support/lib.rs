@@ -17,7 +17,6 @@ pub mod claims;
 pub mod events;
 pub mod faulty;
 pub mod fixture;
-pub mod history;
 mod layers;
 pub mod lines;
 mod memory;
@@ -28,7 +27,6 @@ pub mod secret;
 pub mod seeded;
 pub mod shop;
 pub mod sql;
-pub mod worker_fleet;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
 pub use layers::InLayers;

@@ -1,75 +1,48 @@
-//! A process that makes calls on command, and prints their events: see `History::line`.
+//! A process that makes calls on command: `idem-worker <url> <address> <prefix> <lease ms> <wait ms>`.
 //!
-//! `worker <url> <address> <prefix> <lease ms> <wait ms>`: the store's URL, and the server's own
-//! address for effects and time. Then, in lines:
+//! The store's URL, and the server's own address for effects. Then, in lines:
 //!
 //! ```text
-//! call <id> <key> now|hold            a call; `hold` runs its body until it is told
-//! finish <id>                         ends a held body
-//! burst <key> <count>                 so many calls at once; their body ends with `go`
-//! soak <seed>                         calls of the window's keys until `stop`
-//! window <first>                      the keys from this one on
+//! call <key> now|hold        a call; the body of `hold` waits for `go`
+//! burst <key> <count>        so many calls at once, whose body waits for `go`
+//! go                         ends the bodies that wait
 //! ```
+//!
+//! It prints `start <fence> <attempt>`, `held` and `effect` of a body, `return <answer>` or `end <why>` of a call, and
+//! `renewed`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::env;
-use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idem_harness::{Reply, RespConn};
+use idem_harness::RespConn;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Context, Engine, Observer, OnRunning, observe::Event};
 use idem_tests::events::Events;
 use idem_tests::lines::{heard, random, say};
-use idem_tests::seeded::Seeded;
 use idem_tests::shop::Failure;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-
-/// Number of keys in a window, and of tasks that call them.
-const WINDOW: u64 = 5;
-const TASKS: u64 = 8;
-
-type Body = Result<(), Failure>;
 
 struct Process {
     engine: Engine,
     prefix: String,
     raw: Mutex<RespConn>,
-    held: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     go: watch::Sender<bool>,
-    stop: AtomicBool,
-    window: AtomicU64,
-    calls: AtomicU64,
+    /// Calls of the burst that have begun.
+    begun: AtomicU64,
 }
 
-/// Prints the events besides the calls.
+/// Prints renewals.
 #[derive(Debug)]
-struct Told;
+struct Renewals;
 
-impl Observer for Told {
+impl Observer for Renewals {
     fn observe(&self, event: &Event<'_>) {
-        let words = Events::words(event);
-        if ["renewed", "lease lost", "unsaved", "adopted"]
-            .iter()
-            .any(|start| words.starts_with(start))
-        {
-            say(&format!("event {words}"));
-        }
-    }
-}
-
-/// Connects, also to a server with faults.
-async fn connect(url: &str) -> RedisStore {
-    let patience = Instant::now() + Duration::from_secs(20);
-    loop {
-        match RedisStore::connect(url).await {
-            Err(error) if error.is_transient() && Instant::now() < patience => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            store => return store.expect("the server answers"),
+        if Events::words(event).starts_with("renewed") {
+            say("renewed");
         }
     }
 }
@@ -81,128 +54,68 @@ async fn main() {
         panic!("worker <url> <address> <prefix> <lease ms> <wait ms>");
     };
     let millis = |text: &String| Duration::from_millis(text.parse().expect("milliseconds"));
-    let store = connect(url).await;
-    let engine = Engine::builder(store)
+    let store = RedisStore::connect(url).await;
+    let engine = Engine::builder(store.expect("the server answers"))
         .prefix(prefix)
         .lease(millis(lease))
         .on_running(OnRunning::Wait(millis(wait)))
         .max_attempts(None)
         .claim_deadline(Duration::from_secs(20))
         .complete_deadline(Duration::from_secs(20))
-        .observer(Told);
+        .observer(Renewals);
     let address = address.parse().expect("an address");
     let process = Arc::new(Process {
         engine: engine.build().expect("the settings agree"),
         prefix: prefix.clone(),
         raw: Mutex::new(RespConn::open(address).expect("the server answers")),
-        held: Mutex::default(),
         go: watch::Sender::new(false),
-        stop: AtomicBool::new(false),
-        window: AtomicU64::new(0),
-        calls: AtomicU64::new(1_000_000),
+        begun: AtomicU64::new(0),
     });
     say("ready");
     let mut lines = heard();
     while let Some(line) = lines.recv().await {
-        process.told(&line);
+        let this = Arc::clone(&process);
+        let words: Vec<_> = line.split(' ').map(ToOwned::to_owned).collect();
+        match &words[..] {
+            [word, key, how] if word == "call" => {
+                let (key, hold) = (key.clone(), how == "hold");
+                tokio::spawn(async move { this.single(&key, hold).await });
+            }
+            [word, key, count] if word == "burst" => {
+                let (key, count) = (key.clone(), count.parse().expect("a number"));
+                tokio::spawn(async move { this.burst(key, count).await });
+            }
+            [word] if word == "go" => drop(process.go.send_replace(true)),
+            _ => panic!("not understood: {line}"),
+        }
     }
 }
 
 impl Process {
-    fn told(self: &Arc<Self>, line: &str) {
-        let words: Vec<_> = line.split(' ').collect();
-        let number = |at: usize| words[at].parse::<u64>().expect("a number");
-        let this = Arc::clone(self);
-        match words[0] {
-            "call" => {
-                let (id, key, hold) = (number(1), words[2].to_owned(), words[3] == "hold");
-                tokio::spawn(async move { this.single(id, &key, hold).await });
-            }
-            "finish" => self.end(number(1)),
-            "burst" => {
-                let (key, count) = (words[1].to_owned(), number(2));
-                tokio::spawn(async move { this.burst(key, count).await });
-            }
-            "go" => drop(self.go.send_replace(true)),
-            "soak" => {
-                let seed = number(1);
-                tokio::spawn(async move { this.soak(seed).await });
-            }
-            "stop" => self.stop.store(true, Ordering::SeqCst),
-            "window" => self.window.store(number(1), Ordering::SeqCst),
-            other => panic!("not understood: {other}"),
-        }
-    }
-
-    fn raw(&self, command: &[&str]) -> Reply {
-        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
-        raw.command(command).expect("the server answers")
-    }
-
-    /// Microseconds of the server's clock.
-    fn time(&self) -> u64 {
-        let reply = self.raw(&["TIME"]).to_string();
-        let parts = reply.lines().map(str::parse::<u64>);
-        let parts: Vec<_> = parts.map(|part| part.expect("a number")).collect();
-        parts[0] * 1_000_000 + parts[1]
-    }
-
-    fn effect(&self, id: u64, key: &str) {
-        self.raw(&["INCR", &format!("{}:effects:{key}", self.prefix)]);
-        say(&format!("effect {id} {key}"));
-    }
-
-    fn end(&self, id: u64) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let body = held.remove(&id).expect("the body is held");
-        body.send(()).expect("the body waits");
-    }
-
-    /// A call, printed from its beginning to its end. Returns true when it has an answer.
-    async fn call(&self, id: u64, key: &str, body: impl Future<Output = Body>) -> bool {
-        say(&format!("invoke {id} {key} {}", self.time()));
-        let call = self.engine.operation("work").key(key);
-        let answer = call
-            .run(async |context: Context| {
-                let (time, fence) = (
-                    self.time(),
-                    context.fence().await.map_err(Failure::from)?.get(),
-                );
-                let attempt = context.attempt();
-                say(&format!("start {id} {key} {time} {fence} {attempt}"));
-                let ending = body.await;
-                if ending.is_err() {
-                    say(&format!("failed {id} {key}"));
-                }
-                ending.map(|()| random())
-            })
-            .await;
-        match &answer {
-            Ok(answer) => say(&format!("return {id} {key} {} {answer}", self.time())),
-            Err(Failure::Idem(error)) => say(&format!("end {id} {key} {:?}", error.kind())),
-            Err(other) => say(&format!("end {id} {key} {other:?}")),
-        }
-        answer.is_ok()
-    }
-
-    fn hold(&self, id: u64) -> oneshot::Receiver<()> {
-        let (sender, ending) = oneshot::channel();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.insert(id, sender);
-        ending
-    }
-
-    async fn single(&self, id: u64, key: &str, hold: bool) {
-        let body = async {
+    async fn call(&self, key: &str, hold: bool) -> Result<String, Failure> {
+        let body = async |context: Context| {
+            let fence = context.fence().await?.get();
+            say(&format!("start {fence} {}", context.attempt()));
             if hold {
-                let ending = self.hold(id);
-                say(&format!("event held {id}"));
-                ending.await.expect("the sender waits for the body");
+                say("held");
+                let mut go = self.go.subscribe();
+                go.wait_for(|go| *go).await.expect("the sender lives");
             }
-            self.effect(id, key);
-            Ok(())
+            let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+            let counted = raw.command(&["INCR", &format!("{}:effects:{key}", self.prefix)]);
+            counted.expect("the server answers");
+            say("effect");
+            Ok(random())
         };
-        self.call(id, key, body).await;
+        self.engine.operation("work").key(key).run(body).await
+    }
+
+    async fn single(&self, key: &str, hold: bool) {
+        match self.call(key, hold).await {
+            Ok(answer) => say(&format!("return {answer}")),
+            Err(Failure::Idem(error)) => say(&format!("end {:?}", error.kind())),
+            Err(other) => say(&format!("end {other:?}")),
+        }
     }
 
     /// Ends with `burst <answers> <errors> <different answers> <one of them>`.
@@ -211,16 +124,10 @@ impl Process {
         for _ in 0..count {
             let (this, key) = (Arc::clone(&self), key.clone());
             tasks.spawn(async move {
-                if this.calls.fetch_add(1, Ordering::SeqCst) + 1 == 1_000_000 + count {
+                if this.begun.fetch_add(1, Ordering::SeqCst) + 1 == count {
                     say("begun");
                 }
-                let body = async |_| {
-                    let mut go = this.go.subscribe();
-                    go.wait_for(|go| *go).await.expect("the sender lives");
-                    this.effect(0, &key);
-                    Ok::<_, Failure>(random())
-                };
-                this.engine.operation("work").key(&key).run(body).await
+                this.call(&key, true).await
             });
         }
         let answers = tasks.join_all().await;
@@ -229,45 +136,5 @@ impl Process {
         let first = good.first().map_or("none", |answer| answer.as_str());
         let answers = answers.len() - errors;
         say(&format!("burst {answers} {errors} {} {first}", good.len()));
-    }
-
-    /// A body that takes a while and may fail before or after its effect.
-    async fn chance(&self, id: u64, key: &str, mut seeded: Seeded) -> Body {
-        let pause = async |seeded: &mut Seeded| {
-            tokio::time::sleep(Duration::from_millis(seeded.below(10))).await;
-        };
-        pause(&mut seeded).await;
-        if seeded.percent(10) {
-            return Err(Failure::Down);
-        }
-        self.effect(id, key);
-        pause(&mut seeded).await;
-        if seeded.percent(20) {
-            return Err(Failure::Down);
-        }
-        Ok(())
-    }
-
-    async fn try_once(&self, key: &str, seeded: &mut Seeded) -> bool {
-        let id = self.calls.fetch_add(1, Ordering::SeqCst);
-        let chance = Seeded::new(seeded.below(u64::MAX));
-        self.call(id, key, self.chance(id, key, chance)).await
-    }
-
-    /// Ends with `stopped`.
-    async fn soak(self: Arc<Self>, seed: u64) {
-        let mut tasks = JoinSet::new();
-        for task in 0..TASKS {
-            let (this, mut seeded) = (Arc::clone(&self), Seeded::new(seed ^ task << 32));
-            tasks.spawn(async move {
-                while !this.stop.load(Ordering::SeqCst) {
-                    let first = this.window.load(Ordering::SeqCst);
-                    let key = format!("k{}", first + seeded.below(WINDOW));
-                    this.try_once(&key, &mut seeded).await;
-                }
-            });
-        }
-        tasks.join_all().await;
-        say("stopped");
     }
 }

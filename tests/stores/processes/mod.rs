@@ -1,4 +1,3 @@
 //! One key shared by several processes, on Redis.
 
-mod random_kills;
 mod redis;

@@ -5,52 +5,111 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Worker};
-use idem_tests::worker_fleet::WorkerFleet;
 
-fn fleet(prefix: &str) -> WorkerFleet<'static> {
+/// Worker processes on one prefix of a server.
+struct Fleet<'a> {
+    server: &'a RedisServer,
+    prefix: &'a str,
+    lease: Duration,
+    /// How long duplicates of a running call wait.
+    wait: Duration,
+}
+
+impl<'a> Fleet<'a> {
+    fn on(server: &'a RedisServer, prefix: &'a str) -> Self {
+        Self {
+            server,
+            prefix,
+            lease: Duration::from_mins(1),
+            wait: Duration::from_secs(30),
+        }
+    }
+
+    /// On a server that they share, where duplicates are refused at once.
+    fn impatient(prefix: &'a str) -> Self {
+        let wait = Duration::ZERO;
+        Self {
+            wait,
+            ..Self::on(shared(), prefix)
+        }
+    }
+
+    fn spawn(&self, count: usize) -> Vec<Worker> {
+        let millis = |time: Duration| time.as_millis().to_string();
+        let (url, addr) = (self.server.url(), self.server.addr().to_string());
+        let worker = Worker::sibling("idem-worker")
+            .args([&*url, &addr, self.prefix])
+            .args([millis(self.lease), millis(self.wait)]);
+        let mut workers: Vec<_> = (0..count).map(|_| worker.clone().spawn()).collect();
+        for worker in &mut workers {
+            assert_eq!(worker.line(), "ready");
+        }
+        workers
+    }
+
+    fn effects(&self) -> u64 {
+        let name = format!("{}:effects:k", self.prefix);
+        // A missing counter is an empty line.
+        self.server.cli(&["GET", &name]).parse().unwrap_or(0)
+    }
+
+    /// Ages every claim.
+    fn advance(&self, age: Duration) {
+        self.server.advance(age, &format!("{}:", self.prefix));
+    }
+
+    /// The name of the only record, and its bytes.
+    fn record(&self) -> (String, String) {
+        let names = format!("{}:work:*", self.prefix);
+        let names = self.server.cli(&["KEYS", &names]);
+        assert_eq!(names.lines().count(), 1, "one record: {names}");
+        let dump = self.server.reply(&["DUMP", &names]);
+        (names, format!("{dump:?}"))
+    }
+}
+
+fn shared() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
-    WorkerFleet::new(SERVER.get_or_init(RedisServer::start), prefix)
+    SERVER.get_or_init(RedisServer::start)
 }
 
 /// The fence and attempt of the next body that begins.
 fn started(worker: &mut Worker) -> (u64, u64) {
     let line = worker.line_after("start ");
-    let numbers: Vec<Result<u64, _>> = line.split(' ').skip(2).map(str::parse).collect();
-    match numbers[..] {
-        [Ok(_), Ok(fence), Ok(attempt)] => (fence, attempt),
-        _ => panic!("not a start: {line}"),
-    }
+    let (fence, attempt) = line.split_once(' ').expect("two numbers");
+    let number = |text: &str| text.parse().expect("a number");
+    (number(fence), number(attempt))
 }
 
 /// Starts a body that then waits: its fence and attempt.
-fn hold(worker: &mut Worker, id: u64) -> (u64, u64) {
-    worker.send(&format!("call {id} k hold"));
+fn hold(worker: &mut Worker) -> (u64, u64) {
+    worker.send("call k hold");
     let begun = started(worker);
-    worker.line_after(&format!("event held {id}"));
+    worker.line_after("held");
     begun
 }
 
 /// The answer of the next call that ends, which must not be an error.
 fn answer(worker: &mut Worker) -> String {
-    let line = loop {
+    loop {
         let line = worker.line();
         assert!(!line.starts_with("end "), "{line}");
-        if line.starts_with("return ") {
-            break line;
+        if let Some(answer) = line.strip_prefix("return ") {
+            return answer.to_owned();
         }
-    };
-    line.split(' ').nth(4).expect("an answer").to_owned()
+    }
 }
 
-/// The error of the next call that ends.
-fn refusal(worker: &mut Worker) -> String {
-    let line = worker.line_after("end ");
-    line.splitn(3, ' ').nth(2).expect("a reason").to_owned()
+/// Panics unless the next call is refused, because another one runs.
+fn is_refused(worker: &mut Worker) {
+    worker.send("call k now");
+    let why = worker.line_after("end ");
+    assert!(why.starts_with("Running"), "{why}");
 }
 
 /// Calls one key from four processes at once, equally often in each, and ends their one body when all
 /// have begun. Every call must get the same answer.
-fn burst(fleet: &WorkerFleet<'_>, workers: &mut [Worker], each: u32) {
+fn burst(fleet: &Fleet<'_>, workers: &mut [Worker], each: u32) {
     for worker in &mut *workers {
         worker.send(&format!("burst k {each}"));
     }
@@ -65,7 +124,7 @@ fn burst(fleet: &WorkerFleet<'_>, workers: &mut [Worker], each: u32) {
     for worker in workers {
         let told = loop {
             let line = worker.line();
-            effects += usize::from(line.starts_with("effect "));
+            effects += usize::from(line == "effect");
             if let Some(told) = line.strip_prefix("burst ") {
                 break told.to_owned();
             }
@@ -76,13 +135,13 @@ fn burst(fleet: &WorkerFleet<'_>, workers: &mut [Worker], each: u32) {
         answers.insert(answer.to_owned());
     }
     assert_eq!(answers.len(), 1);
-    assert_eq!((fleet.effects("k"), effects), (1, 1));
+    assert_eq!((fleet.effects(), effects), (1, 1));
 }
 
 #[test]
 fn a_thousand_calls_from_four_processes_run_one_body() {
-    let fleet = fleet("thousand");
-    burst(&fleet, &mut fleet.spawn_many(4), 250);
+    let fleet = Fleet::on(shared(), "thousand");
+    burst(&fleet, &mut fleet.spawn(4), 250);
 }
 
 /// All duplicates of a process share one claim, one subscription and one read of the answer.
@@ -94,8 +153,8 @@ fn ten_thousand_calls_from_four_processes_cost_few_commands() {
     // A poll a second after that, and a script that the server does not have yet.
     const EACH_SECOND: usize = 2;
     let server = RedisServer::start();
-    let fleet = WorkerFleet::new(&server, "crowd");
-    let mut workers = fleet.spawn_many(4);
+    let fleet = Fleet::on(&server, "crowd");
+    let mut workers = fleet.spawn(4);
     let mut monitor = server.monitor();
     let begun = Instant::now();
     burst(&fleet, &mut workers, 2_500);
@@ -115,65 +174,61 @@ fn ten_thousand_calls_from_four_processes_cost_few_commands() {
 
 #[test]
 fn the_key_of_a_killed_process_is_free_after_its_lease_and_not_before() {
-    let fleet = fleet("killed").impatient();
-    let mut workers = fleet.spawn_many(2);
-    let (fence, attempt) = hold(&mut workers[0], 1);
+    let fleet = Fleet::impatient("killed");
+    let mut workers = fleet.spawn(2);
+    let (fence, attempt) = hold(&mut workers[0]);
     assert_eq!(attempt, 1);
     workers[0].kill9();
     let worker = &mut workers[1];
-    for (id, age) in [(1, 0), (2, 25), (3, 25)] {
+    for age in [0, 25, 25] {
         fleet.advance(Duration::from_secs(age));
-        worker.send(&format!("call {id} k now"));
-        let refused = refusal(worker);
-        assert!(refused.starts_with("Running"), "{refused}");
+        is_refused(worker);
     }
     fleet.advance(Duration::from_secs(10));
-    worker.send("call 4 k now");
+    worker.send("call k now");
     let (second_fence, second_attempt) = started(worker);
     assert_eq!(second_attempt, 2);
     assert!(second_fence > fence);
     answer(worker);
     // The killed body had no time for its effect.
-    assert_eq!(fleet.effects("k"), 1);
+    assert_eq!(fleet.effects(), 1);
 }
 
 #[test]
 fn a_paused_process_whose_key_was_taken_over_returns_the_winners_answer() {
-    let fleet = fleet("zombie").impatient();
-    let mut workers = fleet.spawn_many(2);
-    let (fence, _) = hold(&mut workers[0], 1);
+    let fleet = Fleet::impatient("zombie");
+    let mut workers = fleet.spawn(2);
+    let (fence, _) = hold(&mut workers[0]);
     workers[0].pause();
     fleet.advance(Duration::from_mins(1));
-    workers[1].send("call 1 k now");
+    workers[1].send("call k now");
     let (second_fence, attempt) = started(&mut workers[1]);
     assert_eq!(attempt, 2);
     assert!(second_fence > fence);
     let winner = answer(&mut workers[1]);
     workers[0].resume();
     let record = fleet.record();
-    workers[0].send("finish 1");
+    workers[0].send("go");
     assert_eq!(answer(&mut workers[0]), winner);
     assert_eq!(fleet.record(), record);
     // The lease protects the answer, not the effect.
-    assert_eq!(fleet.effects("k"), 2);
+    assert_eq!(fleet.effects(), 2);
 }
 
 #[test]
 fn a_body_that_runs_for_longer_than_its_lease_keeps_its_key() {
-    let mut fleet = fleet("long").impatient();
+    let mut fleet = Fleet::impatient("long");
     fleet.lease = Duration::from_secs(3);
-    let mut workers = fleet.spawn_many(2);
-    hold(&mut workers[0], 1);
+    let mut workers = fleet.spawn(2);
+    hold(&mut workers[0]);
     // Four thirds of a lease, and more.
-    for id in 1..=4 {
-        workers[0].line_after("event renewed");
-        workers[1].send(&format!("call {id} k now"));
-        let refused = refusal(&mut workers[1]);
-        assert!(refused.starts_with("Running"), "{refused}");
+    for _ in 0..4 {
+        workers[0].line_after("renewed");
+        is_refused(&mut workers[1]);
     }
-    workers[0].send("finish 1");
+    workers[0].send("go");
     let winner = answer(&mut workers[0]);
-    workers[1].send("call 5 k now");
+    workers[1].send("call k now");
     assert_eq!(answer(&mut workers[1]), winner);
-    assert_eq!(fleet.effects("k"), 1);
+    assert_eq!(fleet.effects(), 1);
 }
