@@ -15,56 +15,6 @@ use tower::ServiceExt as _;
 
 use crate::filled::{PREFIX, PayError, Receipt, Site, receipt};
 
-/// Finds an answer that no caller could read, and one that is refused though it is right.
-pub(crate) async fn unlike_stored_ones(site: &Site) {
-    const NEW: &str = "payments.new";
-    let pay = async |key: &str, end| {
-        let call = site.engine.operation(NEW).key(key);
-        drop(call.run(|_| async { end }).await);
-    };
-    pay("o-1", Err(PayError::NoReply)).await;
-    let resolve = |given: &str| site.idem(format!(r#"resolve {NEW} --yes --key "o-1" {given}"#));
-    let given = r#"--value {"number":"r-1","cents":1}"#;
-    resolve(given).refused(1, "no such answer of this operation");
-    let none = resolve("--sample").done();
-    assert!(none.contains("no such answer"), "{none}");
-    // An answer by hand is no example.
-    pay("by hand", Err(PayError::NoReply)).await;
-    site.done(format!(
-        r#"resolve {NEW} --yes --key '"by hand"' --value 7 --unchecked"#
-    ));
-    resolve(given).refused(1, "no such answer of this operation");
-    pay("o-2", Ok(receipt("secret"))).await;
-    let form = r#"{"cents": integer, "number": text}"#;
-    for (value, difference) in [
-        (r#"{"oops":1}"#, "`cents` is missing"),
-        (r#"{"cents":"1","number":"r"}"#, "`cents` is of type text"),
-        (r#"{"cents":1,"number":"r","at":1}"#, "have no `at`"),
-        ("7", "it is of type integer"),
-        (
-            r#"{"cents":1.5,"number":"r"}"#,
-            "`cents` is of type fraction",
-        ),
-    ] {
-        let ran = resolve(&format!("--value {value}"));
-        assert!(
-            ran.err.contains(form) && !ran.err.contains("secret"),
-            "{ran:?}"
-        );
-        ran.refused(1, difference);
-    }
-    resolve(&format!("--status 201 {given}")).refused(1, "have no status");
-    let sample = resolve("--sample").done();
-    assert!(
-        sample.contains(form) && !sample.contains("secret"),
-        "{sample}"
-    );
-    // An error has none to be compared with.
-    resolve(r#"--error "Down""#).refused(1, "no such answer of this operation");
-    let text = resolve(given).done();
-    assert!(text.contains("the form of a stored answer"), "{text}");
-}
-
 /// Finds a status, a header or a body that does not reach the client.
 pub(crate) async fn responses(site: &Site) {
     const CREATE: &str = "orders.create";

@@ -54,19 +54,13 @@ impl Classify for PayError {
     }
 }
 
-#[derive(Debug)]
-struct Silent;
-
-impl Observer for Silent {
-    fn observe(&self, _: &idem_runtime::observe::Event<'_>) {}
-}
-
 /// An engine, as another process has one.
 pub(crate) fn engine(store: &Arc<dyn Store>) -> Engine {
     let engine = Engine::builder(Arc::clone(store)).prefix(PREFIX);
     // Released records live as long as a lease, and are looked at to the end.
     let engine = engine.lease(Duration::from_secs(900));
-    engine.observer(Silent).build().unwrap()
+    let silent = Vec::<Arc<dyn Observer>>::new();
+    engine.observer(silent).build().unwrap()
 }
 
 /// A store, and the way to it for the command.
@@ -134,13 +128,13 @@ impl Site {
     /// A claim whose process is gone, with a lease that is over. Its key, and the header of a value that comes late.
     pub(crate) async fn abandon<K: ToKey + ?Sized>(
         &self,
-        operation: &'static str,
+        operation: &str,
         key: &K,
     ) -> (RecordKey, Header) {
         let digest = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES)
             .key(key)
             .unwrap();
-        let key = RecordKey::new(PREFIX.into(), Operation::new(operation), digest);
+        let key = RecordKey::new(PREFIX.into(), Operation::new(operation.to_owned()), digest);
         let lease = Duration::from_millis(1);
         let request = ClaimRequest::new(Owner::random(), lease, Duration::from_secs(86_400));
         let reply = self.store.claim(&key, &request).await.unwrap();

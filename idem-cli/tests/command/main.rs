@@ -11,6 +11,7 @@ mod night;
 mod planted;
 mod recounting;
 mod secrets;
+mod story;
 mod verbs;
 
 use std::sync::Arc;
