@@ -1,31 +1,11 @@
-//! The address of a store: its kind, its password, and what of it may be shown.
+//! The address of a store: its feature, its password, and what of it may be shown.
 
 use crate::failure::Failure;
 
-/// The kind of a store, by the scheme of its URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Redis,
-    Postgres,
-    MySql,
-    Sqlite,
-}
-
-impl Kind {
-    /// The feature of its store.
-    pub(crate) const fn feature(self) -> &'static str {
-        match self {
-            Self::Redis => "redis",
-            Self::Postgres => "postgres",
-            Self::MySql => "mysql",
-            Self::Sqlite => "sqlite",
-        }
-    }
-}
-
 /// The URL of a store. No `Debug` of the whole: it may contain a password.
 pub(crate) struct Address {
-    pub(crate) kind: Kind,
+    /// The feature of its store, by the scheme of the URL.
+    pub(crate) feature: &'static str,
     /// The URL that the store takes.
     pub(crate) url: String,
 }
@@ -37,12 +17,12 @@ impl Address {
             return Err(unknown());
         };
         let scheme = scheme.to_ascii_lowercase();
-        let kind = match scheme.as_str() {
+        let feature = match scheme.as_str() {
             "redis" | "rediss" | "unix" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
-            | "redis+cluster" | "rediss+cluster" => Kind::Redis,
-            "postgres" | "postgresql" => Kind::Postgres,
-            "mysql" | "mariadb" => Kind::MySql,
-            "sqlite" => Kind::Sqlite,
+            | "redis+cluster" | "rediss+cluster" => "redis",
+            "postgres" | "postgresql" => "postgres",
+            "mysql" | "mariadb" => "mysql",
+            "sqlite" => "sqlite",
             _ => return Err(unknown()),
         };
         let scheme = match scheme.as_str() {
@@ -55,7 +35,7 @@ impl Address {
             None => rest.to_owned(),
         };
         Ok(Self {
-            kind,
+            feature,
             url: format!("{scheme}:{rest}"),
         })
     }
@@ -118,25 +98,16 @@ fn percent_encoded(text: &str) -> String {
 /// The URL without passwords, to be shown.
 pub(crate) fn redacted(url: &str) -> String {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut shown = match place.split_once("://") {
-        Some((scheme, rest)) => {
-            // A password may contain a slash that is not encoded; the last `@` ends it in any case.
-            let rest = match rest.rsplit_once('@') {
-                Some((user, host)) => match user.split_once(':') {
-                    Some((user, _)) => format!("{user}:***@{host}"),
-                    None => format!("{user}@{host}"),
-                },
-                None => rest.to_owned(),
-            };
-            format!("{scheme}://{rest}")
-        }
-        None => place.to_owned(),
-    };
-    if !query.is_empty() {
-        // Drivers take passwords and paths of keys there.
-        shown.push_str("?…");
-    }
-    shown
+    let shown = place.split_once("://").and_then(|(scheme, rest)| {
+        // A password may contain a slash that is not encoded; the last `@` ends it in any case.
+        let (user, host) = rest.rsplit_once('@')?;
+        let password = user.split_once(':');
+        let (user, password) = password.map_or((user, ""), |(user, _)| (user, ":***"));
+        Some(format!("{scheme}://{user}{password}@{host}"))
+    });
+    // Drivers take passwords and paths of keys in the query.
+    let query = if query.is_empty() { "" } else { "?…" };
+    shown.unwrap_or_else(|| place.to_owned()) + query
 }
 
 #[cfg(test)]

@@ -1,38 +1,24 @@
 //! From a URL to an engine.
 
 use std::num::NonZeroU16;
-#[cfg(any(
-    feature = "digest-key",
-    feature = "encryption",
-    feature = "redis-tls",
-    feature = "sqlite"
-))]
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::observe::Event;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-#[cfg(feature = "mysql")]
-use idem_runtime::store::sql::MySqlStore;
-#[cfg(feature = "postgres")]
-use idem_runtime::store::sql::PostgresStore;
-#[cfg(feature = "sqlite")]
-use idem_runtime::store::sql::SqliteStore;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+use idem_runtime::store::sql;
 use idem_runtime::store::{Finding, Store};
 use idem_runtime::{Engine, Observer};
 
-use crate::address::{Address, Kind, redacted};
+use crate::address::{Address, redacted};
 use crate::arguments::Connection;
 use crate::failure::Failure;
-#[cfg(any(feature = "digest-key", feature = "encryption"))]
-use crate::key::hex_32;
 
 /// A store that replies, and the fast one in front of it.
 pub(crate) struct Connected {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) durable: Box<dyn Durable>,
 }
 
@@ -58,7 +44,7 @@ impl Durable for RedisStore {
 }
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-impl<B: idem_runtime::store::sql::Backend> Durable for idem_runtime::store::sql::SqlStore<B> {
+impl<B: sql::Backend> Durable for sql::SqlStore<B> {
     fn findings(&self) -> Asked<'_, Findings> {
         Box::pin(async {
             let findings = Self::findings(self).await?.into_iter();
@@ -68,7 +54,7 @@ impl<B: idem_runtime::store::sql::Backend> Durable for idem_runtime::store::sql:
 
     fn purge_expired(&self) -> Asked<'_, Option<u64>> {
         Box::pin(async {
-            let purge = idem_runtime::store::sql::Purge::default();
+            let purge = sql::Purge::default();
             Ok(Some(self.purge(purge).await?))
         })
     }
@@ -77,30 +63,10 @@ impl<B: idem_runtime::store::sql::Backend> Durable for idem_runtime::store::sql:
 /// The findings about a store, each with the node of a cluster.
 pub(crate) type Findings = Vec<(Option<String>, Finding)>;
 
-/// The command's own findings are printed by `doctor`; other verbs say what they find themselves.
-#[derive(Debug)]
-struct Silent;
-
-impl Observer for Silent {
-    fn observe(&self, _: &Event<'_>) {}
-}
-
 impl Connection {
     /// The store's URL without passwords.
     pub(crate) fn shown(&self) -> String {
         self.store.as_deref().map(redacted).unwrap_or_default()
-    }
-
-    fn front(&self) -> Result<Option<Address>, Failure> {
-        let front = self.front.as_deref();
-        let front = front.map(|url| Address::parse(url, None)).transpose()?;
-        if front
-            .as_ref()
-            .is_some_and(|front| front.kind != Kind::Redis)
-        {
-            return Err(Failure::usage("--front is the URL of a Redis"));
-        }
-        Ok(front)
     }
 
     fn address(&self) -> Result<Address, Failure> {
@@ -109,49 +75,42 @@ impl Connection {
                 "no store: give --store URL, or set IDEM_STORE, as in IDEM_STORE=redis://localhost:6379",
             ));
         };
-        Address::parse(url, variable("IDEM_PASSWORD").as_deref())
+        // A password has no option: the list of processes would show it.
+        Address::parse(url, std::env::var("IDEM_PASSWORD").ok().as_deref())
     }
 
     /// An error for an option of a feature that this build has not.
     fn check_features(&self) -> Result<(), Failure> {
-        let urls = [&self.store, &self.front];
-        let has_tls = urls
-            .into_iter()
-            .flatten()
-            .any(|url| url.starts_with("rediss"))
-            || self.ca.is_some()
-            || self.cert.is_some();
-        for (is_there, is_used, feature) in [
-            (cfg!(feature = "redis-tls"), has_tls, "redis-tls"),
-            (
-                cfg!(feature = "digest-key"),
-                self.digest_key_file.is_some(),
-                "digest-key",
-            ),
-            (
-                cfg!(feature = "encryption"),
-                !self.encryption_key_file.is_empty(),
-                "encryption",
-            ),
-        ] {
-            if is_used && !is_there {
-                return Err(lacks(feature));
-            }
+        let is_tls =
+            |url: &Option<String>| url.as_ref().is_some_and(|url| url.starts_with("rediss"));
+        let has_tls = self.ca.is_some() || self.cert.is_some();
+        let has_tls = has_tls || is_tls(&self.store) || is_tls(&self.front);
+        let (has_digest_key, has_encryption) = (
+            self.digest_key_file.is_some(),
+            !self.encryption_key_file.is_empty(),
+        );
+        if has_tls && !cfg!(feature = "redis-tls") {
+            return Err(lacks("redis-tls"));
+        }
+        if has_digest_key && !cfg!(feature = "digest-key") {
+            return Err(lacks("digest-key"));
+        }
+        if has_encryption && !cfg!(feature = "encryption") {
+            return Err(lacks("encryption"));
         }
         Ok(())
     }
-}
-
-/// A password, which has no option: the list of processes would show it.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 impl Connected {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
         connection.check_features()?;
         let mut connected = Self::durable(connection).await?;
-        if let Some(front) = connection.front()? {
+        if let Some(url) = &connection.front {
+            let front = Address::parse(url, None)?;
+            if front.feature != "redis" {
+                return Err(Failure::usage("--front is the URL of a Redis"));
+            }
             let front = Arc::new(redis(connection, &front.url).await?);
             connected.store = Arc::new(LayeredStore::over(front, connected.store).build());
         }
@@ -169,38 +128,33 @@ impl Connected {
         let address = connection.address()?;
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         let (table, timeout) = (&connection.table, connection.timeout);
-        match address.kind {
-            Kind::Redis => redis(connection, &address.url).await.map(Self::of),
+        match address.feature {
+            "redis" => redis(connection, &address.url).await.map(Self::of),
             #[cfg(feature = "postgres")]
-            Kind::Postgres => {
-                let store = PostgresStore::builder(address.url).table(table);
+            "postgres" => {
+                let store = sql::PostgresStore::builder(address.url).table(table);
                 let store = store.connections(16).response_timeout(timeout);
                 Ok(Self::of(store.connect().await?))
             }
             #[cfg(feature = "mysql")]
-            Kind::MySql => {
-                let store = MySqlStore::builder(address.url).table(table);
+            "mysql" => {
+                let store = sql::MySqlStore::builder(address.url).table(table);
                 let store = store.connections(16).response_timeout(timeout);
                 Ok(Self::of(store.connect().await?))
             }
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite => {
+            "sqlite" => {
                 // The store would create it.
-                if !Path::new(address.path()).is_file() {
+                if !std::path::Path::new(address.path()).is_file() {
                     let message = format!("there is no file `{}`", address.path());
                     return Err(Failure::store(message));
                 }
-                let store = SqliteStore::builder(address.url).table(table);
+                let store = sql::SqliteStore::builder(address.url).table(table);
                 let store = store.response_timeout(timeout);
                 Ok(Self::of(store.connect().await?))
             }
-            #[allow(unreachable_patterns, reason = "with all features there is no other")]
-            kind => Err(lacks(kind.feature())),
+            feature => Err(lacks(feature)),
         }
-    }
-
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store)
     }
 
     /// An engine that finds the records, and stores answers for `ttl`.
@@ -209,9 +163,10 @@ impl Connected {
         connection: &Connection,
         ttl: Option<Duration>,
     ) -> Result<Engine, Failure> {
-        let mut builder = Engine::builder(self.store())
+        let mut builder = Engine::builder(Arc::clone(&self.store))
             .prefix(&connection.prefix)
-            .observer(Silent)
+            // The findings are printed by `doctor`; other verbs report what they find.
+            .observer(Vec::<Arc<dyn Observer>>::new())
             .claim_deadline(connection.timeout);
         if let Some(attempts) = NonZeroU16::new(connection.max_attempts) {
             builder = builder.max_attempts(Some(attempts));
@@ -239,7 +194,7 @@ async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure
         .connect_timeout(connection.timeout)
         // An operator has to see such a server as well; `doctor` reports it.
         .allow_eviction();
-    if let Some(password) = variable("IDEM_SENTINEL_PASSWORD") {
+    if let Ok(password) = std::env::var("IDEM_SENTINEL_PASSWORD") {
         builder = builder.sentinel_credentials(None, &password);
     }
     #[cfg(feature = "redis-tls")]
@@ -260,16 +215,16 @@ fn lacks(feature: &str) -> Failure {
 }
 
 #[cfg(any(feature = "digest-key", feature = "encryption", feature = "redis-tls"))]
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read(file: &std::path::Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
 /// 32 bytes from a file, as they are or in hexadecimal digits.
 #[cfg(any(feature = "digest-key", feature = "encryption"))]
-fn secret(file: &Path) -> Result<[u8; 32], Failure> {
+fn secret(file: &std::path::Path) -> Result<[u8; 32], Failure> {
     let bytes = read(file)?;
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).ok();
-    let secret = secret.or_else(|| hex_32(bytes.trim_ascii()));
+    let secret = secret.or_else(|| crate::key::hex_32(bytes.trim_ascii()));
     secret.ok_or_else(|| {
         let file = file.display();
         Failure::usage(format!(
@@ -290,7 +245,7 @@ fn encryption_keys(files: &[String]) -> Result<idem_runtime::codec::EncryptionKe
                 "--encryption-key-file is the id of the key and its file: `1:/run/secrets/idem`",
             )
         })?;
-        let key = secret(Path::new(file))?;
+        let key = secret(file.as_ref())?;
         keys = Some(match keys {
             None => EncryptionKeys::new(id, key),
             Some(keys) => keys.also(id, key),

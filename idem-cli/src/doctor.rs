@@ -27,39 +27,38 @@ pub(crate) async fn run(connection: &Connection, json: bool) -> Result<ExitCode,
     let connected = Connected::connect(connection).await?;
     let connecting = began.elapsed();
     let mut findings = connected.durable.findings().await?;
-    let store = connected.store();
-    for warning in store
-        .warnings()
-        .into_iter()
-        .filter(|text| text.contains("without TLS"))
-    {
-        let finding = Finding::warn("transport", "a connection without TLS to another machine");
-        let meaning =
-            "on the way, records can be read and answers planted, and the password be read";
-        let remedy = warning.rsplit("; ").next().unwrap_or_default().to_owned();
-        findings.push((None, finding.means(meaning).remedy(remedy)));
+    let (store, prefix) = (connected.store, &connection.prefix);
+    for warning in store.warnings() {
+        if warning.contains("without TLS") {
+            let finding = Finding::warn("transport", "a connection without TLS to another machine");
+            let finding = finding.means(
+                "on the way, records can be read and answers planted, and the password be read",
+            );
+            let remedy = warning.rsplit("; ").next().unwrap_or_default();
+            findings.push((None, finding.remedy(remedy.to_owned())));
+        }
     }
-    let has_table = !findings
-        .iter()
-        .any(|(_, finding)| finding.topic == "table" && finding.level == FindingLevel::Fail);
-    if has_table {
-        let latency = latency(&store, &connection.prefix, connecting).await;
-        findings.push((None, latency));
-        findings.push((None, listing(&store, &connection.prefix).await));
+    let lacks_table = |(_, finding): &(_, Finding)| {
+        finding.topic == "table" && finding.level == FindingLevel::Fail
+    };
+    if !findings.iter().any(lacks_table) {
+        findings.push((None, latency(&store, prefix, connecting).await));
+        findings.push((None, listing(&store, prefix).await));
     }
+    let document = document(connection, &findings);
     if json {
-        output::document(&document(connection, &findings))?;
+        output::document(&document)?;
     } else {
-        output::text(|out| report(out, connection, &findings))?;
+        output::text(|out| report(out, &document, &findings))?;
     }
-    let fails = count(&findings, FindingLevel::Fail);
-    Ok(ExitCode::from(u8::from(fails > 0)))
+    Ok(ExitCode::from(u8::from(document["fail"] != 0)))
 }
 
 /// Reads a record that does not exist, again and again.
 async fn latency(store: &Arc<dyn Store>, prefix: &str, connecting: Duration) -> Finding {
     const TOPIC: &str = "latency";
-    let key = key(prefix);
+    let digest = KeyDigest::from_bytes([0; 32]);
+    let key = RecordKey::new(prefix.into(), Operation::new(OPERATION), digest);
     let mut times = Vec::with_capacity(READS);
     for _ in 0..READS {
         let began = Instant::now();
@@ -111,25 +110,9 @@ fn unreadable(topic: &'static str, error: &StoreError) -> Finding {
     Finding::fail(topic, error.to_string()).means("calls are refused")
 }
 
-fn key(prefix: &str) -> RecordKey {
-    let digest = KeyDigest::from_bytes([0; 32]);
-    RecordKey::new(prefix.into(), Operation::new(OPERATION), digest)
-}
-
-fn count(findings: &Findings, level: FindingLevel) -> usize {
-    let of_level = findings
-        .iter()
-        .filter(|(_, finding)| finding.level == level);
-    of_level.count()
-}
-
-fn report(out: &mut dyn Write, connection: &Connection, findings: &Findings) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}, prefix `{}`\n",
-        connection.shown(),
-        connection.prefix
-    )?;
+fn report(out: &mut dyn Write, document: &Value, findings: &Findings) -> io::Result<()> {
+    let text = |name| document[name].as_str().unwrap_or_default();
+    writeln!(out, "{}, prefix `{}`\n", text("store"), text("prefix"))?;
     let mut node = &None;
     for (at, finding) in findings {
         if at != node {
@@ -138,46 +121,26 @@ fn report(out: &mut dyn Write, connection: &Connection, findings: &Findings) -> 
             }
             node = at;
         }
-        writeln!(
-            out,
-            "{:<4}  {:<12} {}",
-            finding.level, finding.topic, finding.fact
-        )?;
-        let remedy = match finding.level {
-            FindingLevel::Ok => "tip",
-            _ => "do",
+        let Finding { level, topic, .. } = finding;
+        writeln!(out, "{level:<4}  {topic:<12} {}", finding.fact)?;
+        let remedy = match level {
+            FindingLevel::Ok => "tip:",
+            _ => "do:",
         };
-        for (name, text) in [("means", &finding.meaning), (remedy, &finding.remedy)] {
+        for (name, text) in [("means:", &finding.meaning), (remedy, &finding.remedy)] {
             if !text.is_empty() {
-                wrapped(out, name, text)?;
+                writeln!(out, "      {name:<12} {text}")?;
             }
         }
     }
-    let [ok, warn, fail] = [FindingLevel::Ok, FindingLevel::Warn, FindingLevel::Fail]
-        .map(|level| count(findings, level));
+    let count = |level| document[level].as_u64().unwrap_or_default();
+    let [ok, warn, fail] = ["ok", "warn", "fail"].map(count);
     let verdict = match (fail, warn) {
         (0, 0) => "the guarantee holds",
         (0, _) => "the guarantee holds but for the warnings",
         _ => "the guarantee does not hold, or calls are refused",
     };
     writeln!(out, "\n{ok} ok, {warn} warn, {fail} fail: {verdict}")
-}
-
-/// A consequence or a remedy, in lines of 80 characters.
-fn wrapped(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
-    let mut line = String::new();
-    let mut name = format!("{name}:");
-    for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + word.chars().count() > 80 {
-            writeln!(out, "      {name:<12} {line}")?;
-            (line, name) = (String::new(), String::new());
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "      {name:<12} {line}")
 }
 
 fn document(connection: &Connection, findings: &Findings) -> Value {
@@ -191,13 +154,15 @@ fn document(connection: &Connection, findings: &Findings) -> Value {
             "remedy": finding.remedy,
         })
     });
+    let levels = findings.iter().map(|(_, finding)| finding.level);
+    let count = |level| levels.clone().filter(|it| *it == level).count();
     json!({
         "store": connection.shown(),
         "prefix": connection.prefix,
         "timeout_ms": millis(connection.timeout),
+        "ok": count(FindingLevel::Ok),
+        "warn": count(FindingLevel::Warn),
+        "fail": count(FindingLevel::Fail),
         "findings": listed.collect::<Vec<_>>(),
-        "ok": count(findings, FindingLevel::Ok),
-        "warn": count(findings, FindingLevel::Warn),
-        "fail": count(findings, FindingLevel::Fail),
     })
 }

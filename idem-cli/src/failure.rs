@@ -54,21 +54,6 @@ impl Failure {
     }
 }
 
-/// Outermost first, separated by colons; parts that a former one ends with are left out.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        source = error.source();
-    }
-    text
-}
-
 /// Words of the library, and what they are to an operator: options in place of setters, and no claim, because the
 /// command has made none.
 const WORDS: [(&str, &str); 6] = [
@@ -95,16 +80,20 @@ const WORDS: [(&str, &str); 6] = [
     ),
 ];
 
-/// The error and its causes, in the words of the command.
-pub(crate) fn reason(error: &dyn std::error::Error) -> String {
-    words(chain(error))
-}
-
-fn words(mut message: String) -> String {
-    for (library, operator) in WORDS {
-        message = message.replace(library, operator);
+/// The error and its causes, outermost first, in the words of the command; parts that a former one has are left out.
+fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        source = error.source();
     }
-    message
+    let in_words =
+        |text: String, (library, operator): (&str, &str)| text.replace(library, operator);
+    WORDS.into_iter().fold(text, in_words)
 }
 
 impl From<StoreError> for Failure {

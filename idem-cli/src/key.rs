@@ -11,58 +11,53 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// A key or scope that was given as JSON.
-#[derive(Debug)]
-pub(crate) struct KeyValue(Value);
+/// The key or scope of the option `name`, as JSON.
+pub(crate) fn parse(name: &str, json: &str) -> Result<Value, Failure> {
+    let value = serde_json::from_str(json).map_err(|_| {
+        Failure::usage(format!(
+            "{name} is not JSON: a text needs quotation marks, {name} '\"o-7\"'; a tuple is a list, \
+             {name} '[\"m-1\", 7]'"
+        ))
+    })?;
+    check(name, &value)?;
+    Ok(value)
+}
 
-impl KeyValue {
-    /// `name` is that of the option.
-    pub(crate) fn parse(name: &str, json: &str) -> Result<Self, Failure> {
-        let json = json.trim();
-        let value: Value = serde_json::from_str(json).map_err(|_| {
-            Failure::usage(format!(
-                "{name} is not JSON: a text needs quotation marks, {name} '\"o-7\"'; a tuple is a list, \
-                 {name} '[\"m-1\", 7]'"
-            ))
-        })?;
-        check(name, &value)?;
-        Ok(Self(value))
+/// The key of a function with a format string.
+pub(crate) fn formatted(template: &str, values: Value) -> Result<Value, Failure> {
+    let placeholders = template.matches("{}").count();
+    let wrong = |what: &str| Err(Failure::usage(what));
+    if placeholders == 0 {
+        return wrong(
+            "--key-format has `{}` for each placeholder, without names: `'{}/{}'` for `key = \"{merchant}/{order}\"`",
+        );
     }
-
-    /// The key of a function with a format string.
-    pub(crate) fn formatted(template: &str, values: Self) -> Result<Self, Failure> {
-        let placeholders = template.matches("{}").count();
-        let wrong = |what: &str| Err(Failure::usage(what));
-        if placeholders == 0 {
-            return wrong(
-                "--key-format has `{}` for each placeholder, without names: `'{}/{}'` for `key = \"{merchant}/{order}\"`",
-            );
-        }
-        let Value::Array(values) = values.0 else {
-            return wrong(
-                "with --key-format, --key is the list of the placeholders' texts: `'[\"m-1\", \"o-7\"]'`",
-            );
-        };
-        if values.len() != placeholders {
-            return wrong("--key has another number of values than --key-format has placeholders");
-        }
-        let mut texts = Vec::new();
-        for value in values {
-            texts.push(match value {
-                // As `{}` formats them.
-                Value::String(text) => text,
-                Value::Number(number) => number.to_string(),
-                Value::Bool(value) => value.to_string(),
-                _ => return wrong("with --key-format, --key is a list of texts, as the placeholders format them"),
-            });
-        }
-        let texts: Vec<_> = texts.into_iter().map(Value::String).collect();
-        if template == "{}" {
-            return Ok(Self(texts.into_iter().next().unwrap_or_default()));
-        }
-        let variant = [(template.to_owned(), Value::Array(texts))];
-        Ok(Self(Value::Object(variant.into_iter().collect())))
+    let Value::Array(mut values) = values else {
+        return wrong(
+            "with --key-format, --key is the list of the placeholders' texts: `'[\"m-1\", \"o-7\"]'`",
+        );
+    };
+    if values.len() != placeholders {
+        return wrong("--key has another number of values than --key-format has placeholders");
     }
+    for value in &mut values {
+        match value {
+            // As `{}` formats them.
+            Value::Number(_) | Value::Bool(_) => *value = value.to_string().into(),
+            Value::String(_) => {}
+            _ => {
+                return wrong(
+                    "with --key-format, --key is a list of texts, as the placeholders format them",
+                );
+            }
+        }
+    }
+    if template == "{}" {
+        return Ok(values.remove(0));
+    }
+    Ok([(template.to_owned(), Value::Array(values))]
+        .into_iter()
+        .collect())
 }
 
 /// Text of the option, or of stdin for `-`.
@@ -104,30 +99,18 @@ fn check(name: &str, value: &Value) -> Result<(), Failure> {
     }
 }
 
-/// As the Rust value that is written so.
-impl Serialize for KeyValue {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        As(&self.0).serialize(serializer)
-    }
-}
+/// Serializes as the Rust value that is written so.
+pub(crate) struct Key<'a>(pub(crate) &'a Value);
 
-struct As<'a>(&'a Value);
-
-impl Serialize for As<'_> {
+impl Serialize for Key<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => serializer.serialize_none(),
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
-                (Some(number), _) => serializer.serialize_u64(number),
-                (None, Some(number)) => serializer.serialize_i64(number),
-                (None, None) => Err(serde::ser::Error::custom("no integer")),
-            },
-            Value::String(text) => serializer.serialize_str(text),
-            Value::Array(values) => serializer.collect_seq(values.iter().map(As)),
+            Value::Array(values) => serializer.collect_seq(values.iter().map(Key)),
             Value::Object(members) => {
-                serializer.collect_map(members.iter().map(|(name, value)| (name, As(value))))
+                serializer.collect_map(members.iter().map(|(name, value)| (name, Key(value))))
             }
+            value => value.serialize(serializer),
         }
     }
 }
@@ -177,14 +160,14 @@ mod tests {
     #[track_caller]
     fn assert_same<K: Serialize>(value: &K) {
         let json = serde_json::to_string(value).unwrap();
-        let by_text = KeyValue::parse("--key", &json).unwrap_or_else(|why| panic!("{json}: {why}"));
+        let by_text = parse("--key", &json).unwrap_or_else(|why| panic!("{json}: {why}"));
         // Rust has no such call where the key is empty but for names; a map's names are no fields.
         if key(value)
             != Err(KeyError::Empty {
                 part: KeyPart::Scope,
             })
         {
-            assert_eq!(key(&by_text), key(value), "{json}");
+            assert_eq!(key(&Key(&by_text)), key(value), "{json}");
         }
     }
 
@@ -253,21 +236,22 @@ mod tests {
         fn a_formatted_key_by_text_is_that_of_the_format_string(merchant in ".*", order in any::<u64>()) {
             let values = serde_json::to_string(&(&merchant, order)).unwrap();
             let by_text = |template, json: &str| {
-                KeyValue::formatted(template, KeyValue::parse("--key", json).unwrap()).unwrap()
+                formatted(template, parse("--key", json).unwrap()).unwrap()
             };
             let (merchant, order) = (format_args!("{merchant}").to_string(), order.to_string());
             let both = [format_args!("{merchant}"), format_args!("{order}")];
             prop_assert_eq!(
-                key(&by_text("{}/{}", &values)),
+                key(&Key(&by_text("{}/{}", &values))),
                 key(&FormatKey::new("{}/{}", &both))
             );
             let one = serde_json::to_string(&[&order]).unwrap();
-            prop_assert_eq!(key(&by_text("{}", &one)), key(&FormatKey::new("{}", &both[1..])));
+            prop_assert_eq!(key(&Key(&by_text("{}", &one))), key(&FormatKey::new("{}", &both[1..])));
         }
     }
 
     #[test]
     fn what_is_ambiguous_is_refused_with_the_way_out() {
+        let refused = |json| parse("--key", json).unwrap_err().to_string();
         for json in [
             "1.0",
             "[1, 2.5]",
@@ -278,22 +262,10 @@ mod tests {
             r#"{"7": 1}"#,
             r#"[{"true": 1}]"#,
         ] {
-            let Err(failure) = KeyValue::parse("--key", json) else {
-                panic!("{json}");
-            };
-            assert!(
-                failure.to_string().contains("--digest"),
-                "{json}: {failure}"
-            );
+            assert!(refused(json).contains("--digest"), "{json}");
         }
         for json in ["o-7", "", "['a']", "{", "1 2"] {
-            let Err(failure) = KeyValue::parse("--key", json) else {
-                panic!("{json}");
-            };
-            assert!(
-                failure.to_string().contains("is not JSON"),
-                "{json}: {failure}"
-            );
+            assert!(refused(json).contains("is not JSON"), "{json}");
         }
     }
 }

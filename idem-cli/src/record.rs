@@ -4,14 +4,13 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use idem_runtime::admin::{Entries, Entry, EntryState, RecordedStep, StepState};
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::store::OutcomeKind;
 use idem_runtime::{Engine, ErrorKind, FOREVER};
 use serde_json::{Value, json};
 
 use crate::arguments::Which;
 use crate::failure::Failure;
-use crate::key::{self, KeyValue};
+use crate::key::{self, Key};
 use crate::pace::Pace;
 use crate::state::{self, StateFilter};
 use crate::text::{duration, millis, moment, printed};
@@ -19,36 +18,29 @@ use crate::text::{duration, millis, moment, printed};
 /// Reads the record, with its steps and its answer.
 pub(crate) async fn find(engine: &Engine, which: &Which) -> Result<Entry, Failure> {
     let operation = &which.operation;
-    let (found, looked_for) = match (&which.digest, &which.key) {
-        (Some(digest), _) => {
-            let digest = key::digest(digest)?.to_string();
-            (engine.entry(operation, &digest).await?, digest)
+    let (found, digest) = if let Some(digest) = &which.digest {
+        let digest = key::digest(digest)?;
+        (engine.entry(operation, &digest.to_string()).await?, digest)
+    } else {
+        let text = which.key.as_deref().unwrap_or_default();
+        let mut key = key::parse("--key", &key::given(text)?)?;
+        if let Some(template) = &which.key_format {
+            key = key::formatted(template, key)?;
         }
-        (None, Some(text)) => {
-            let mut key = KeyValue::parse("--key", &key::given(text)?)?;
-            if let Some(template) = &which.key_format {
-                key = KeyValue::formatted(template, key)?;
-            }
-            let scope = which.scope.as_deref();
-            let scope = scope.map(|text| KeyValue::parse("--scope", text));
-            let scope = scope.transpose()?;
+        let scope = which.scope.as_deref();
+        let scope = scope.map(|text| key::parse("--scope", text)).transpose()?;
+        let call = || {
             let call = engine.operation(operation.clone());
-            let plain = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES);
-            let (call, plain) = match &scope {
-                Some(scope) => (call.scope(scope), plain.scope(scope)),
-                None => (call.public(), plain.public()),
-            };
-            let found = call.key(&key).entry().await?;
-            let digest = plain
-                .key(&key)
-                .map_err(|error| Failure::usage(error.to_string()))?;
-            (found, digest.to_string())
-        }
-        (None, None) => return Err(Failure::usage("give --key or --digest")),
+            match &scope {
+                Some(scope) => call.scope(&Key(scope)).key(&Key(&key)),
+                None => call.public().key(&Key(&key)),
+            }
+        };
+        (call().entry().await?, call().key_digest()?)
     };
     found.ok_or_else(|| {
         Failure::refused(format!(
-            "no record of `{operation}` under {looked_for}: no call was made or its record has expired, or the \
+            "no record of `{operation}` under {digest}: no call was made or its record has expired, or the \
              operation, --prefix, --scope or the form of the key differs (the number 42 and the text \"42\" are two \
              keys); `idem ls {operation}` lists those that are there"
         ))

@@ -9,10 +9,7 @@ use crate::answers;
 use crate::filled::{PAY, Site};
 use crate::story::Story;
 
-const STORIES: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/command/stories.txt"
-);
+const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/stories.txt");
 
 pub(crate) async fn all(site: Site) {
     let held = site.fill().await;
