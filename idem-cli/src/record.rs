@@ -100,21 +100,18 @@ pub(crate) fn document(entry: &Entry) -> Value {
     }
     if let Some(bytes) = entry.record_bytes() {
         document["record_bytes"] = bytes.into();
-        document["steps"] = steps(entry);
+        let steps = entry.steps().into_iter().map(|step| {
+            json!({ "name": step.name, "state": step_state(step.state), "at_ms": since_1970(step.at) })
+        });
+        document["steps"] = steps.collect();
     }
     document
 }
 
-fn steps(entry: &Entry) -> Value {
-    let steps = entry.steps().into_iter().map(|step| {
-        let at = step.at.duration_since(SystemTime::UNIX_EPOCH);
-        json!({
-            "name": step.name,
-            "state": step_state(step.state),
-            "at_ms": at.map_or(0, millis),
-        })
-    });
-    steps.collect()
+/// Milliseconds since 1970.
+pub(crate) fn since_1970(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, millis)
 }
 
 /// Whether it is not known whether the step happened.
@@ -143,54 +140,49 @@ pub(crate) fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<
 
 /// A record for a person, line by line.
 pub(crate) fn describe(out: &mut dyn Write, entry: &Entry, max_attempts: u16) -> io::Result<()> {
-    field(out, "operation", entry.operation())?;
-    field(out, "digest", &entry.key().to_string())?;
+    let mut field = |name, value: &str| field(out, name, value);
+    field("operation", entry.operation())?;
+    field("digest", &entry.key().to_string())?;
     if let Some(label) = entry.label() {
-        field(out, "label", &label)?;
+        field("label", &label)?;
     }
-    let (name, meaning) = (state::name(entry), state::meaning(entry, max_attempts));
-    field(out, "state", &format!("{name}: {meaning}"))?;
-    if let EntryState::Running { lease_left } = entry.state() {
-        let (age, left) = (duration(entry.age()), duration(lease_left));
-        field(
-            out,
-            "claim",
-            &format!("renewed {age} ago, lapses in {left} unless renewed"),
-        )?;
-    }
-    let attempts = match entry.state() {
-        EntryState::Abandoned | EntryState::Released => {
-            let limit =
-                format!("{max_attempts}, unless the function has another limit: --max-attempts");
-            format!("{} of {limit}", entry.attempts())
+    let (meaning, _) = state::meaning(entry, max_attempts);
+    let age = duration(entry.age());
+    field("state", &format!("{}: {meaning}", state::name(entry)))?;
+    let attempts = entry.attempts();
+    match entry.state() {
+        EntryState::Running { lease_left } => {
+            let left = duration(lease_left);
+            let claim = format!("renewed {age} ago, lapses in {left} unless renewed");
+            field("claim", &claim)?;
+            field("attempts", &attempts.to_string())?;
         }
-        _ => entry.attempts().to_string(),
-    };
-    field(out, "attempts", &attempts)?;
-    field(out, "fence", &entry.fence().get().to_string())?;
+        EntryState::Abandoned | EntryState::Released => {
+            let limit = "unless the function has another limit: --max-attempts";
+            field(
+                "attempts",
+                &format!("{attempts} of {max_attempts}, {limit}"),
+            )?;
+        }
+        _ => field("attempts", &attempts.to_string())?,
+    }
+    field("fence", &entry.fence().get().to_string())?;
     let written = SystemTime::now().checked_sub(entry.age());
     let written = written.map_or_else(String::new, |at| format!(" ({})", moment(at)));
     let hand = if entry.is_by_hand() { ", by hand" } else { "" };
-    field(
-        out,
-        "written",
-        &format!("{} ago{written}{hand}", duration(entry.age())),
-    )?;
-    field(
-        out,
-        "kept",
-        &match entry.left() {
-            FOREVER => "for ever".to_owned(),
-            left => format!("for {} more", duration(left)),
-        },
-    )?;
+    field("written", &format!("{age} ago{written}{hand}"))?;
+    let kept = match entry.left() {
+        FOREVER => "for ever".to_owned(),
+        left => format!("for {} more", duration(left)),
+    };
+    field("kept", &kept)?;
     if let Some(bytes) = entry.record_bytes() {
-        field(out, "size", &format!("{bytes} bytes"))?;
+        field("size", &format!("{bytes} bytes"))?;
     }
     for (place, step) in entry.steps().into_iter().enumerate() {
         let name = if place == 0 { "steps" } else { "" };
         let (state, at) = (step_state(step.state), moment(step.at));
-        field(out, name, &format!("{}: {state} ({at})", step.name))?;
+        field(name, &format!("{}: {state} ({at})", step.name))?;
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub(crate) async fn change(
         let now = after.as_ref().map_or("gone", state::name);
         let meaning = after
             .as_ref()
-            .map_or("", |entry| state::meaning(entry, session.max_attempts));
+            .map_or("", |entry| state::meaning(entry, session.max_attempts).0);
         output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -59,10 +59,8 @@ pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Fail
             let note = "only if the service has no `digest_key`: otherwise use --digest-key-file and --key";
             field(out, "", note)?;
         }
-        match state::advice(&entry, session.max_attempts) {
-            Some(advice) => field(out, "next", advice),
-            None => Ok(()),
-        }
+        let (_, advice) = state::meaning(&entry, session.max_attempts);
+        advice.map_or(Ok(()), |advice| field(out, "next", advice))
     })?;
     Ok(ExitCode::SUCCESS)
 }

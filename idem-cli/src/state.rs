@@ -68,71 +68,66 @@ pub(crate) fn is_exhausted(entry: &Entry, max_attempts: u16) -> bool {
     waits && entry.attempts() >= max_attempts
 }
 
-/// What is known of the call, and what the next one gets.
-pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> &'static str {
+/// What is known of the call and what the next one gets, and what an operator may do about it.
+pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> (&'static str, Option<&'static str>) {
     let has_attempts = entry.attempts() < max_attempts;
+    let has_open_step = entry.steps().iter().any(is_open);
+    let or_of_step = |advice| Some(if has_open_step { FIND_STEP } else { advice });
     match entry.state() {
-        EntryState::Running { .. } => "a claim is held; other calls wait, or are refused",
-        EntryState::Abandoned | EntryState::Released
-            if has_attempts && entry.steps().iter().any(is_open) =>
-        {
+        EntryState::Running { .. } => (
+            "a claim is held; other calls wait, or are refused",
+            Some("`idem release` if its process is gone"),
+        ),
+        EntryState::Abandoned | EntryState::Released if has_attempts && has_open_step => (
             "a step began and its end is not known; the next call runs the body up to it, and is refused there unless \
-             a reconcile hook decides"
-        }
-        EntryState::Abandoned if has_attempts => {
-            "a body began and did not end; the next call runs it again"
-        }
-        EntryState::Abandoned => {
-            "a body began and did not end, and no attempt is left: calls are refused as exhausted"
-        }
-        EntryState::Released if entry.is_by_hand() => {
-            "an operator has taken the record back; the next call runs the body"
-        }
-        EntryState::Released if has_attempts && !entry.steps().is_empty() => {
+             a reconcile hook decides",
+            Some(FIND_STEP),
+        ),
+        EntryState::Abandoned if has_attempts => (
+            "a body began and did not end; the next call runs it again",
+            None,
+        ),
+        EntryState::Abandoned => (
+            "a body began and did not end, and no attempt is left: calls are refused as exhausted",
+            or_of_step(FIND),
+        ),
+        EntryState::Released if entry.is_by_hand() => (
+            "an operator has taken the record back; the next call runs the body",
+            None,
+        ),
+        EntryState::Released if has_attempts && !entry.steps().is_empty() => (
             "the body ended without an answer, or its claim was released; the next call continues after its finished \
-             steps"
+             steps",
+            None,
+        ),
+        EntryState::Released if has_attempts => (
+            "the body ended without an effect, or its claim was released; the next call runs it",
+            None,
+        ),
+        EntryState::Released => (
+            "no attempt is left: calls are refused as exhausted",
+            or_of_step("find the cause of the failures; `idem reset` lets it run again"),
+        ),
+        EntryState::Answered(OutcomeKind::Error) => {
+            ("every call gets the stored business error", None)
         }
-        EntryState::Released if has_attempts => {
-            "the body ended without an effect, or its claim was released; the next call runs it"
-        }
-        EntryState::Released => "no attempt is left: calls are refused as exhausted",
-        EntryState::Answered(OutcomeKind::Error) => "every call gets the stored business error",
-        EntryState::Answered(_) => "every call gets the stored value",
-        EntryState::NotStored => {
-            "the effect happened, and its answer could not be stored: calls are refused"
-        }
-        EntryState::Unknown => {
-            "the effect may or may not have happened: calls are refused, or run the reconcile hook"
-        }
-        _ => "",
+        EntryState::Answered(_) => ("every call gets the stored value", None),
+        EntryState::NotStored => (
+            "the effect happened, and its answer could not be stored: calls are refused",
+            Some(
+                "reply to the caller by hand; `idem reset` runs the body again, and its effect happens again",
+            ),
+        ),
+        EntryState::Unknown => (
+            "the effect may or may not have happened: calls are refused, or run the reconcile hook",
+            or_of_step(FIND),
+        ),
+        _ => ("", None),
     }
 }
 
-/// What an operator may do about it.
-pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
-    let has_attempts = entry.attempts() < max_attempts;
-    match entry.state() {
-        EntryState::Running { .. } => Some("`idem release` if its process is gone"),
-        EntryState::Abandoned | EntryState::Released | EntryState::Unknown
-            if entry.steps().iter().any(is_open) =>
-        {
-            Some(
-                "find out at the other party whether the step of unknown outcome happened; then `idem reset --done \
-                 STEP=JSON` with its value (`null` for none) if it did, `idem reset --not-done STEP` if it did not and \
-                 cannot happen any more, or give the whole call its answer: `idem resolve --value …`",
-            )
-        }
-        EntryState::Abandoned if has_attempts => None,
-        EntryState::Abandoned | EntryState::Unknown => Some(
-            "find out at the other party whether the effect happened; then `idem resolve --value …` if it did, \
-             `idem resolve --error …` if it failed for good, `idem reset` if it did not and cannot happen any more",
-        ),
-        EntryState::Released if !has_attempts => {
-            Some("find the cause of the failures; `idem reset` lets it run again")
-        }
-        EntryState::NotStored => Some(
-            "reply to the caller by hand; `idem reset` runs the body again, and its effect happens again",
-        ),
-        _ => None,
-    }
-}
+const FIND: &str = "find out at the other party whether the effect happened; then `idem resolve --value …` if it did, \
+    `idem resolve --error …` if it failed for good, `idem reset` if it did not and cannot happen any more";
+const FIND_STEP: &str = "find out at the other party whether the step of unknown outcome happened; then `idem reset --done \
+    STEP=JSON` with its value (`null` for none) if it did, `idem reset --not-done STEP` if it did not and cannot happen any \
+    more, or give the whole call its answer: `idem resolve --value …`";

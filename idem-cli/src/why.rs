@@ -12,9 +12,9 @@ use crate::Session;
 use crate::arguments::Why;
 use crate::failure::Failure;
 use crate::output;
-use crate::record;
+use crate::record::{self, since_1970};
 use crate::state;
-use crate::text::{duration, exact, millis, printed};
+use crate::text::{duration, exact, printed};
 
 /// The most attempts and acts that a record remembers.
 const REMEMBERED: usize = 16;
@@ -26,12 +26,27 @@ pub(crate) async fn run(session: &Session, verb: &Why) -> Result<ExitCode, Failu
     if session.json {
         let mut document = record::document(&entry);
         let events = history.iter().map(|event| match event {
-            HistoryEvent::Attempt(attempt) => json!({ "attempt": names.document(attempt) }),
-            HistoryEvent::Act(act) => json!({ "act": act_document(act) }),
+            HistoryEvent::Attempt(attempt) => json!({ "attempt": {
+                "number": attempt.number,
+                "end": attempt.end.as_str(),
+                "explanation": attempt.end.explanation(),
+                "started_ms": since_1970(attempt.started()),
+                "ended_ms": since_1970(attempt.ended),
+                "fence": attempt.fence.get(),
+                "process": names.document(attempt.process()),
+            } }),
+            HistoryEvent::Act(act) => json!({ "act": {
+                "verb": act.verb.as_str(),
+                "explanation": act.verb.explanation(),
+                "at_ms": since_1970(act.at),
+                "operator": act.operator,
+                "reason": act.reason,
+                "step": act.step,
+            } }),
             _ => Value::Null,
         });
         document["history"] = events.collect();
-        document["process"] = (entry.process()).map_or(Value::Null, |by| names.process(by));
+        document["process"] = json!(names.document(entry.process()));
         output::document(&document)?;
     } else {
         output::text(|out| describe(out, &entry, &history, &names, session.max_attempts))?;
@@ -68,42 +83,14 @@ impl Names {
         }
     }
 
-    fn process(&self, process: Process) -> Value {
-        json!({
+    fn document(&self, process: Option<Process>) -> Option<Value> {
+        let process = process?;
+        Some(json!({
             "instance": self.of(process),
             "instance_tag": format!("{:04x}", process.instance),
             "pid": process.pid,
-        })
+        }))
     }
-
-    fn document(&self, attempt: &Attempt) -> Value {
-        let process = attempt.process();
-        json!({
-            "number": attempt.number,
-            "end": attempt.end.as_str(),
-            "explanation": attempt.end.explanation(),
-            "started_ms": since_1970(attempt.started()),
-            "ended_ms": since_1970(attempt.ended),
-            "fence": attempt.fence.get(),
-            "process": process.map_or(Value::Null, |process| self.process(process)),
-        })
-    }
-}
-
-fn act_document(act: &OperatorAct) -> Value {
-    json!({
-        "verb": act.verb.as_str(),
-        "explanation": act.verb.explanation(),
-        "at_ms": since_1970(act.at),
-        "operator": act.operator,
-        "reason": act.reason,
-        "step": act.step,
-    })
-}
-
-fn since_1970(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, millis)
 }
 
 fn describe(
@@ -118,13 +105,8 @@ fn describe(
         Some(label) => writeln!(out, "  {label}")?,
         None => writeln!(out)?,
     }
-    writeln!(
-        out,
-        "{}: {}",
-        state::name(entry),
-        state::meaning(entry, max_attempts)
-    )?;
-    writeln!(out)?;
+    let (meaning, _) = state::meaning(entry, max_attempts);
+    writeln!(out, "{}: {meaning}\n", state::name(entry))?;
     let mut shown = 0;
     for (place, event) in history.iter().enumerate() {
         if place == 1 && history.len() == REMEMBERED {
@@ -137,7 +119,13 @@ fn describe(
         match event {
             HistoryEvent::Attempt(attempt) => {
                 shown += 1;
-                describe_attempt(out, shown, attempt, names)?;
+                let (started, by) = (attempt.started(), names.text(attempt.process()));
+                writeln!(out, "{shown:>2}. started {} by {by}", exact(started))?;
+                // Two clocks: the store's, and that of the process.
+                let lasted = attempt.ended.duration_since(started);
+                let lasted = duration(lasted.unwrap_or_default());
+                let end = attempt.end;
+                writeln!(out, "    {end} after {lasted}: {}", end.explanation())?;
             }
             HistoryEvent::Act(act) => describe_act(out, act)?,
             _ => {}
@@ -193,25 +181,6 @@ fn describe(
         }
     };
     writeln!(out, "{conclusion}")
-}
-
-fn describe_attempt(
-    out: &mut dyn Write,
-    place: usize,
-    attempt: &Attempt,
-    names: &Names,
-) -> io::Result<()> {
-    let (started, by) = (exact(attempt.started()), names.text(attempt.process()));
-    writeln!(out, "{place:>2}. started {started} by {by}")?;
-    // Two clocks: the store's, and that of the process.
-    let lasted = attempt.ended.duration_since(attempt.started());
-    let after = format!("after {}", duration(lasted.unwrap_or_default()));
-    writeln!(
-        out,
-        "    {} {after}: {}",
-        attempt.end,
-        attempt.end.explanation()
-    )
 }
 
 fn describe_act(out: &mut dyn Write, act: &OperatorAct) -> io::Result<()> {
