@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use idem_runtime::admin::Entry;
+use idem_runtime::admin::{Entries, Entry, EntryFilter};
 
+use crate::Session;
+use crate::failure::Failure;
+use crate::record;
 use crate::state::StateFilter;
 use crate::text::{parse_duration, parse_interval};
 
@@ -13,7 +16,7 @@ use crate::text::{parse_duration, parse_interval};
 ///
 /// Exit codes: 0 done; 1 no record, a finding of level `fail`, or nothing was changed; 2 wrong arguments; 3 the store
 /// cannot be reached.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "idem", version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -89,7 +92,7 @@ pub(crate) struct Connection {
     pub(crate) encryption_key_file: Vec<String>,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Checks the server: what holds the guarantee, what does not, and what to set.
     Doctor,
@@ -107,22 +110,13 @@ pub(crate) enum Verb {
     Resolve(Resolve),
     /// Takes a record back: the next call runs the body again.
     Reset(Reset),
-    /// Removes records of an operation: as `reset`, and they expire within seconds.
+    /// Removes records of an operation: as `reset`, and they expire within seconds. Without `--state`, answered and released
+    /// ones; a running one never.
     Purge(Purge),
 }
 
-impl Verb {
-    /// The life of an answer that the verb stores.
-    pub(crate) fn ttl(&self) -> Option<Duration> {
-        match self {
-            Self::Resolve(verb) => verb.ttl,
-            _ => None,
-        }
-    }
-}
-
 /// Which record.
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(group = clap::ArgGroup::new("record").required(true).args(["key", "digest"]))]
 pub(crate) struct Which {
     /// The operation: `op = "…"` of the function.
@@ -141,16 +135,12 @@ pub(crate) struct Which {
     pub(crate) digest: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Ls {
     /// The operation; without it, all of them.
     pub(crate) operation: Option<String>,
-    /// Only records in this state.
-    #[arg(long, value_enum)]
-    pub(crate) state: Option<StateFilter>,
-    /// Only records that were last written or renewed this long ago: `90s`, `15m`, `24h`, `7d`.
-    #[arg(long, value_name = "AGE", value_parser = parse_duration)]
-    pub(crate) older_than: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Only records whose label contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
@@ -167,15 +157,38 @@ pub(crate) struct Ls {
     pub(crate) scan: Scan,
 }
 
+/// Records of a listing.
+#[derive(Args)]
+pub(crate) struct Filter {
+    /// Only records in this state.
+    #[arg(long, value_enum)]
+    pub(crate) state: Option<StateFilter>,
+    /// Only records that were last written or renewed this long ago: `90s`, `15m`, `24h`, `7d`.
+    #[arg(long, value_name = "AGE", value_parser = parse_duration)]
+    older_than: Option<Duration>,
+}
+
+impl Filter {
+    /// A listing of the state, of which some records may not [match](Self::matches).
+    pub(crate) fn of(&self, entries: Entries) -> Entries {
+        entries.state(self.state.map_or(EntryFilter::Any, StateFilter::entries))
+    }
+
+    pub(crate) fn matches(&self, entry: &Entry) -> bool {
+        self.older_than.is_none_or(|age| entry.age() >= age)
+            && self.state.is_none_or(|state| state.is_of(entry))
+    }
+}
+
 /// The pace of a scan.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Scan {
     /// The most records to examine in a second, so that other clients of the server are not delayed.
     #[arg(long, value_name = "RECORDS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -188,7 +201,7 @@ pub(crate) struct Show {
     pub(crate) derive: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Why {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -198,7 +211,7 @@ pub(crate) struct Why {
     pub(crate) instance: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Stats {
     /// The operation; without it, all of them.
     pub(crate) operation: Option<String>,
@@ -210,7 +223,7 @@ pub(crate) struct Stats {
 }
 
 /// A change that an operator makes.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Consent {
     /// Do not ask.
     #[arg(long)]
@@ -224,7 +237,11 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// The entry, whose change is remembered with name and reason.
+    /// The record, whose change is remembered with name and reason.
+    pub(crate) async fn find(&self, session: &Session, which: &Which) -> Result<Entry, Failure> {
+        Ok(self.sign(record::find(&session.engine, which).await?))
+    }
+
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
         let [operator, reason] =
             [&self.operator, &self.reason].map(|text| text.clone().unwrap_or_default());
@@ -232,7 +249,7 @@ impl Consent {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -243,7 +260,7 @@ pub(crate) struct Release {
     pub(crate) consent: Consent,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 #[command(group = clap::ArgGroup::new("answer").required(true).args(["value", "error", "sample"]))]
 pub(crate) struct Resolve {
     #[command(flatten)]
@@ -273,7 +290,7 @@ pub(crate) struct Resolve {
     pub(crate) consent: Consent,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Reset {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -295,17 +312,13 @@ pub(crate) struct Reset {
     pub(crate) consent: Consent,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Purge {
     /// The operation; with `--expired` it is left out.
     #[arg(required_unless_present = "expired")]
     pub(crate) operation: Option<String>,
-    /// Only records in this state. Without it, answered and released ones; a running one never.
-    #[arg(long, value_enum)]
-    pub(crate) state: Option<StateFilter>,
-    /// Only records that were last written this long ago: `90s`, `15m`, `24h`, `7d`.
-    #[arg(long, value_name = "AGE", value_parser = parse_duration)]
-    pub(crate) older_than: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// Delete the rows of expired records (SQL), of every operation and prefix; Redis does that itself.
     #[arg(long, conflicts_with_all = ["operation", "state", "older_than"])]
     pub(crate) expired: bool,
@@ -343,12 +356,5 @@ fn parse_step(text: &str) -> Result<(String, String), String> {
             "the value is not JSON: a text needs quotation marks; {}",
             wrong()
         )),
-    }
-}
-
-/// Without URL and password.
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }

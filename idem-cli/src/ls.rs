@@ -1,21 +1,32 @@
 //! `idem ls`: a page of records.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use idem_runtime::Engine;
 use idem_runtime::admin::{Entry, EntryState};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Session;
 use crate::arguments::Ls;
 use crate::failure::Failure;
-use crate::output::{self, Progress};
+use crate::output::{self, Column};
 use crate::pace::Pace;
 use crate::record;
-use crate::state;
-use crate::table::{self, Column};
-use crate::text::{duration, millis, records};
+use crate::state::is_exhausted;
+use crate::text::millis;
+
+const COLUMNS: [Column; 9] = [
+    ("OPERATION", "operation", false),
+    ("DIGEST", "digest", false),
+    ("LABEL", "label", true),
+    ("STATE", "state", false),
+    ("ATTEMPTS", "attempts", false),
+    ("AGE", "age_ms", false),
+    ("KEPT FOR", "left_ms", false),
+    ("STEPS", "has_steps", false),
+    ("BY HAND", "by_hand", false),
+];
 
 /// A listed record.
 struct Found {
@@ -25,17 +36,15 @@ struct Found {
     written: SystemTime,
 }
 
-const NONE: &str = "-";
-
 pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
-    let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = record::entries(&session.engine, verb.operation.as_ref(), verb.state);
-    entries = entries.step_size(scan.step_size());
+    let mut scan = Pace::new(verb.scan.rate, "scanned");
+    let entries = session.entries(verb.operation.as_ref(), &scan);
+    let mut entries = verb.filter.of(entries);
     if let Some(cursor) = &verb.after {
         entries = entries.after(cursor.clone());
     }
-    let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
+    let (mut found, mut unreadable) = (Vec::<Found>::new(), 0);
     let cursor = loop {
         if !verb.oldest {
             // A step gives no more than the rest of the page, so that the cursor is behind its last record.
@@ -47,19 +56,12 @@ pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failur
         unreadable += page.unreadable();
         let cursor = page.cursor().map(str::to_owned);
         for entry in page.into_entries() {
-            let matches = verb.older_than.is_none_or(|age| entry.age() >= age)
-                && verb.state.is_none_or(|state| state.is_of(&entry));
-            if !matches {
-                continue;
-            }
             let written = SystemTime::now().checked_sub(entry.age());
             let written = written.unwrap_or(SystemTime::UNIX_EPOCH);
             // Not read for its label if it is younger than a full list.
-            let is_younger = found.len() >= limit
-                && found
-                    .last()
-                    .is_some_and(|last: &Found| last.written < written);
-            if verb.oldest && is_younger {
+            let is_younger =
+                found.len() >= limit && (found.last()).is_some_and(|last| last.written < written);
+            if verb.oldest && is_younger || !verb.filter.matches(&entry) {
                 continue;
             }
             let mut label = None;
@@ -68,8 +70,6 @@ pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failur
                 if !label.as_ref().is_some_and(|label| label.contains(wanted)) {
                     continue;
                 }
-                progress
-                    .show(|| format!("{} found, reading labels …", records(found.len() as u64)));
             }
             found.push(Found {
                 entry,
@@ -81,64 +81,58 @@ pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failur
                 found.truncate(limit);
             }
         }
-        let is_full = !verb.oldest && found.len() >= limit;
-        if cursor.is_none() || is_full {
-            break cursor.filter(|_| !verb.oldest);
+        if cursor.is_none() || !verb.oldest && found.len() >= limit {
+            break cursor;
         }
-        progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
     oldest(&mut found);
-    if verb.label.is_none() {
-        for Found { entry, label, .. } in &mut found {
-            // A record with an answer is not read for its label.
-            if !matches!(entry.state(), EntryState::Answered(_)) {
-                *label = read_label(&session.engine, entry, &mut scan).await?;
-            }
-            progress.show(|| "reading labels …".to_owned());
+    for Found { entry, label, .. } in &mut found {
+        // A record with an answer is not read for its label.
+        if verb.label.is_none() && !matches!(entry.state(), EntryState::Answered(_)) {
+            *label = read_label(&session.engine, entry, &mut scan).await?;
         }
     }
-    drop(progress);
+    drop(scan);
     // Of one moment, although the records were listed one after the other.
     let now = SystemTime::now();
-    let age = |found: &Found| now.duration_since(found.written).unwrap_or_default();
+    let documents = found.iter().map(|found| {
+        let mut document = record::document(&found.entry);
+        let age = now.duration_since(found.written).unwrap_or_default();
+        document["age_ms"] = millis(age).into();
+        if let Some(label) = &found.label {
+            document["label"] = label.as_str().into();
+        }
+        if !session.json && is_exhausted(&found.entry, session.max_attempts) {
+            let state = document["state"].as_str().unwrap_or_default();
+            document["state"] = format!("{state}, exhausted").into();
+        }
+        document
+    });
+    let documents: Vec<_> = documents.collect();
     if session.json {
-        let entries: Vec<_> = (found.iter())
-            .map(|found| document(found, age(found)))
-            .collect();
         output::document(&json!({
-            "entries": entries,
+            "entries": documents,
             "unreadable": unreadable,
             "cursor": cursor,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     output::text(|out| {
-        if found.is_empty() {
+        if documents.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table::write(out, &columns(&found, age, session.max_attempts))?;
+            output::table(out, &COLUMNS, &documents)?;
         }
         if unreadable > 0 {
-            writeln!(
-                out,
-                "\n{unreadable} record(s) of another layout, which this version cannot read"
-            )?;
+            let note = "record(s) of another layout, which this version cannot read";
+            writeln!(out, "\n{unreadable} {note}")?;
         }
-        if let Some(cursor) = &cursor {
-            writeln!(out, "\nmore: --after {cursor}")?;
+        match &cursor {
+            Some(cursor) => writeln!(out, "\nmore: --after {cursor}"),
+            None => Ok(()),
         }
-        Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn document(Found { entry, label, .. }: &Found, age: Duration) -> Value {
-    let mut document = record::document(entry);
-    document["age_ms"] = millis(age).into();
-    if let Some(label) = label {
-        document["label"] = label.as_str().into();
-    }
-    document
 }
 
 /// Sorts by age, first the oldest. A record that two pages name is there once.
@@ -157,35 +151,6 @@ async fn read_label(
     if !entry.has_journal() {
         return Ok(None);
     }
-    let whole = record::whole(engine, entry, scan).await?;
+    let whole = scan.whole(engine, entry).await?;
     Ok(whole.and_then(|whole| whole.label()))
-}
-
-fn columns(found: &[Found], age: impl Fn(&Found) -> Duration, max_attempts: u16) -> Vec<Column> {
-    let cells = |cell: fn(&Entry) -> String| found.iter().map(move |found| cell(&found.entry));
-    let yes = |is: fn(&Entry) -> bool| {
-        let cells = found.iter().map(move |found| is(&found.entry));
-        cells.map(|is| if is { "yes" } else { NONE }.to_owned())
-    };
-    let label = |found: &Found| found.label.clone().unwrap_or_else(|| NONE.to_owned());
-    let state = |found: &Found| match state::name(&found.entry) {
-        name if state::is_exhausted(&found.entry, max_attempts) => format!("{name}, exhausted"),
-        name => name.to_owned(),
-    };
-    let mut columns = vec![
-        Column::left("OPERATION", cells(|entry| entry.operation().to_owned())),
-        Column::left("DIGEST", cells(|entry| entry.key().to_string())),
-        Column::left("LABEL", found.iter().map(label)),
-        Column::left("STATE", found.iter().map(state)),
-        Column::right("ATTEMPTS", cells(|entry| entry.attempts().to_string())),
-        Column::right("AGE", found.iter().map(|found| duration(age(found)))),
-        Column::right("KEPT FOR", cells(|entry| duration(entry.left()))),
-        Column::left("STEPS", yes(Entry::has_steps)),
-        Column::left("BY HAND", yes(Entry::is_by_hand)),
-    ];
-    // No record has a label.
-    if columns[2].is_all(NONE) {
-        columns.remove(2);
-    }
-    columns
 }

@@ -20,7 +20,6 @@ mod settle;
 mod show;
 mod state;
 mod stats;
-mod table;
 mod text;
 mod why;
 
@@ -28,10 +27,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use idem_runtime::Engine;
+use idem_runtime::admin::Entries;
 
 use crate::arguments::{Arguments, Verb};
 use crate::connect::Connected;
 use crate::failure::Failure;
+use crate::pace::Pace;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -62,6 +63,18 @@ struct Session {
     json: bool,
 }
 
+impl Session {
+    /// A listing of the records of an operation, or of all, in steps of this pace.
+    fn entries(&self, operation: Option<&String>, pace: &Pace) -> Entries {
+        let entries = self.engine.entries().page_size(1_000);
+        let entries = entries.step_size(pace.step_size());
+        match operation {
+            Some(operation) => entries.operation(operation.clone()),
+            None => entries,
+        }
+    }
+}
+
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments {
         connection,
@@ -71,9 +84,13 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Verb::Doctor = verb {
         return doctor::run(&connection, json).await;
     }
+    let ttl = match &verb {
+        Verb::Resolve(verb) => verb.ttl,
+        _ => None,
+    };
     let connected = Connected::connect(&connection).await?;
     let session = Session {
-        engine: connected.engine(&connection, verb.ttl())?,
+        engine: connected.engine(&connection, ttl)?,
         connected,
         max_attempts: connection.max_attempts,
         has_digest_key: connection.digest_key_file.is_some(),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
-use idem_runtime::{Engine, Error, ErrorKind};
+use idem_runtime::{Error, ErrorKind};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -12,36 +12,32 @@ use crate::Session;
 use crate::arguments::Purge;
 use crate::confirm::confirm;
 use crate::failure::Failure;
-use crate::output::{self, Progress};
-use crate::pace::{MOST, Pace};
-use crate::record;
+use crate::output;
+use crate::pace::Pace;
 use crate::text::{count, duration, records};
-
-/// What a purge has done.
-#[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    removed: u64,
-    /// Records that a call claimed or changed between the listing and the removal.
-    changed: u64,
-}
 
 pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
     if verb.expired {
         return expired(session, verb).await;
     }
-    let engine = &session.engine;
     let operation = verb.operation.clone().unwrap_or_default();
-    let mut expected = None;
+    let mut matching = None;
     if verb.dry_run || !verb.consent.yes {
-        let (number, oldest) = matching(engine, verb).await?;
-        expected = Some(number);
+        let mut scan = Sweep::new(session, verb);
+        let (mut number, mut oldest) = (0, Duration::ZERO);
+        while let Some(found) = scan.next().await? {
+            number += found.len() as u64;
+            oldest = found.iter().map(Entry::age).fold(oldest, Duration::max);
+        }
+        drop(scan);
+        matching = Some(number);
         if !session.json {
-            output::text(|out| {
-                let oldest = oldest.map_or_else(String::new, |age| {
-                    format!(", the oldest {} old", duration(age))
-                });
-                writeln!(out, "{} of `{operation}` match{oldest}", records(number))
-            })?;
+            let oldest = match number {
+                0 => String::new(),
+                _ => format!(", the oldest {} old", duration(oldest)),
+            };
+            let number = records(number);
+            output::text(|out| writeln!(out, "{number} of `{operation}` match{oldest}"))?;
         }
         if number == 0 || verb.dry_run {
             if session.json {
@@ -52,123 +48,100 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
         let question = "Remove them? The next call of each key runs its body: if its effect has happened, it happens again";
         confirm(verb.consent.yes, question)?;
     }
-    let done = remove(engine, verb).await?;
+    // In small groups, spread over the second. It counts those that are removed.
+    let mut removals = Pace::new(verb.remove_rate, "removed");
+    let removed = remove(session, verb, &mut removals).await;
+    let removed_by_now = removals.records;
+    drop(removals);
+    let changed = removed.map_err(|error| {
+        let (failure, removed) = (Failure::from(error), records(removed_by_now));
+        Failure::store(format!(
+            "{failure}; {removed} removed before that: repeat the command"
+        ))
+    })?;
     if session.json {
         output::document(&json!({
-            "matching": expected,
-            "removed": done.removed,
-            "changed": done.changed,
+            "matching": matching,
+            "removed": removed_by_now,
+            "changed": changed,
         }))?;
-    } else {
-        output::text(|out| {
-            write!(
-                out,
-                "{} removed; what is left of a record expires in 10 seconds",
-                records(done.removed)
-            )?;
-            if done.changed > 0 {
-                write!(out, "; {} changed meanwhile and stay", count(done.changed))?;
-            }
-            writeln!(out)
-        })?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let changed = match changed {
+        0 => String::new(),
+        changed => format!("; {} changed meanwhile and stay", count(changed)),
+    };
+    let removed = records(removed_by_now);
+    output::text(|out| {
+        writeln!(
+            out,
+            "{removed} removed; what is left of a record expires in 10 seconds{changed}"
+        )
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn entries(engine: &Engine, verb: &Purge, scan: &Pace) -> Entries {
-    let entries = record::entries(engine, verb.operation.as_ref(), verb.state);
-    entries.page_size(MOST).step_size(scan.step_size())
+/// The records that a purge removes, step by step.
+struct Sweep<'a> {
+    verb: &'a Purge,
+    pace: Pace,
+    entries: Entries,
 }
 
-/// Whether a record is to be removed.
-fn matches(verb: &Purge, entry: &Entry) -> bool {
-    let state = match entry.state() {
-        EntryState::Running { .. } => false,
-        EntryState::Answered(_) | EntryState::Released => true,
-        _ => verb.state.is_some(),
-    };
-    state
-        && verb.older_than.is_none_or(|age| entry.age() >= age)
-        && verb.state.is_none_or(|state| state.is_of(entry))
-}
-
-/// How many records match, and the age of the oldest.
-async fn matching(engine: &Engine, verb: &Purge) -> Result<(u64, Option<Duration>), Failure> {
-    let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(engine, verb, &scan);
-    let mut progress = Progress::new();
-    let (mut number, mut oldest) = (0, None);
-    while let Some(page) = scan.step(&mut entries).await? {
-        for entry in page.entries().iter().filter(|entry| matches(verb, entry)) {
-            number += 1;
-            oldest = oldest.max(Some(entry.age()));
+impl<'a> Sweep<'a> {
+    fn new(session: &Session, verb: &'a Purge) -> Self {
+        let pace = Pace::new(verb.scan.rate, "scanned");
+        let entries = session.entries(verb.operation.as_ref(), &pace);
+        Self {
+            verb,
+            pace,
+            entries: verb.filter.of(entries),
         }
-        progress.show(|| format!("{} match, scanning …", records(number)));
     }
-    Ok((number, oldest))
+
+    async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
+        let Some(page) = self.pace.step(&mut self.entries).await? else {
+            return Ok(None);
+        };
+        let filter = &self.verb.filter;
+        let is_removed = |entry: &Entry| match entry.state() {
+            EntryState::Running { .. } => false,
+            EntryState::Answered(_) | EntryState::Released => filter.matches(entry),
+            _ => filter.state.is_some() && filter.matches(entry),
+        };
+        Ok(Some(page.into_iter().filter(is_removed).collect()))
+    }
 }
 
-async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
-    let mut scan = Pace::new(verb.scan.rate);
-    let mut entries = entries(engine, verb, &scan);
-    // In small groups, spread over the second.
-    let mut removals = Pace::new(verb.remove_rate);
-    let at_once = removals.step_size();
-    let mut progress = Progress::new();
-    let mut done = Done::default();
-    let mut step = scan.step(&mut entries).await;
-    loop {
-        let page = match step {
-            Ok(Some(page)) => page,
-            Ok(None) => break,
-            Err(error) => return Err(interrupted(error, done)),
-        };
-        let mut found: Vec<_> = page
-            .into_entries()
-            .into_iter()
-            .filter(|entry| matches(verb, entry))
-            .collect();
+/// Removes the records. Returns the number of those that a call claimed or changed between the listing and the removal.
+async fn remove(session: &Session, verb: &Purge, removals: &mut Pace) -> Result<u64, Error> {
+    let mut scan = Sweep::new(session, verb);
+    let mut changed = 0;
+    while let Some(mut found) = scan.next().await? {
         while !found.is_empty() {
             let began = removals.wait().await;
-            let group = found.split_off(found.len().saturating_sub(at_once));
-            let group = group.into_iter().map(|entry| verb.consent.sign(entry));
-            group_removed(group, &mut done)
-                .await
-                .map_err(|error| interrupted(error, done))?;
+            let at_most = removals.step_size().min(found.len());
+            let group = found.drain(..at_most);
+            let mut group: JoinSet<_> = group
+                .map(|entry| verb.consent.sign(entry).expire())
+                .collect();
+            let mut failed = Ok(());
+            while let Some(removed) = group.join_next().await {
+                match removed {
+                    Ok(Ok(())) => removals.records += 1,
+                    Ok(Err(error)) => match error.kind() {
+                        ErrorKind::Changed | ErrorKind::Running { .. } => changed += 1,
+                        _ => failed = Err(error),
+                    },
+                    // A removal is a future of the library, and is not aborted.
+                    Err(_) => changed += 1,
+                }
+            }
+            failed?;
             removals.rest(began, Instant::now());
-            progress.show(|| format!("{} removed …", records(done.removed)));
-        }
-        step = scan.step(&mut entries).await;
-    }
-    Ok(done)
-}
-
-async fn group_removed(group: impl Iterator<Item = Entry>, done: &mut Done) -> Result<(), Error> {
-    let mut removals = JoinSet::new();
-    for entry in group {
-        removals.spawn(entry.expire());
-    }
-    let mut failed = Ok(());
-    while let Some(removed) = removals.join_next().await {
-        match removed {
-            Ok(Ok(())) => done.removed += 1,
-            Ok(Err(error)) => match error.kind() {
-                ErrorKind::Changed | ErrorKind::Running { .. } => done.changed += 1,
-                _ => failed = Err(error),
-            },
-            // A removal is a future of the library, and is not aborted.
-            Err(_) => done.changed += 1,
         }
     }
-    failed
-}
-
-fn interrupted(error: Error, done: Done) -> Failure {
-    let failure = Failure::from(error);
-    let removed = records(done.removed);
-    Failure::store(format!(
-        "{failure}; {removed} removed before that: repeat the command"
-    ))
+    Ok(changed)
 }
 
 async fn expired(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {

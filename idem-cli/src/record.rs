@@ -3,16 +3,15 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use idem_runtime::admin::{Entries, Entry, EntryState, RecordedStep, StepState};
+use idem_runtime::admin::{Entry, EntryState, RecordedStep, StepState};
 use idem_runtime::store::OutcomeKind;
-use idem_runtime::{Engine, ErrorKind, FOREVER};
+use idem_runtime::{Engine, FOREVER};
 use serde_json::{Value, json};
 
 use crate::arguments::Which;
 use crate::failure::Failure;
 use crate::key::{self, Key};
-use crate::pace::Pace;
-use crate::state::{self, StateFilter};
+use crate::state;
 use crate::text::{duration, millis, moment, printed};
 
 /// Reads the record, with its steps and its answer.
@@ -45,38 +44,6 @@ pub(crate) async fn find(engine: &Engine, which: &Which) -> Result<Entry, Failur
              keys); `idem ls {operation}` lists those that are there"
         ))
     })
-}
-
-/// The listed records of an operation in a state, where they are given.
-pub(crate) fn entries(
-    engine: &Engine,
-    operation: Option<&String>,
-    state: Option<StateFilter>,
-) -> Entries {
-    let mut entries = engine.entries();
-    if let Some(operation) = operation {
-        entries = entries.operation(operation.clone());
-    }
-    if let Some(state) = state {
-        entries = entries.state(state.entries());
-    }
-    entries
-}
-
-/// A listed record with its attempts and its answer; `None` where it has expired by now, or is too large.
-pub(crate) async fn whole(
-    engine: &Engine,
-    listed: &Entry,
-    scan: &mut Pace,
-) -> Result<Option<Entry>, Failure> {
-    scan.wait().await;
-    let digest = listed.key().to_string();
-    match engine.entry(listed.operation(), &digest).await {
-        Err(error) if matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::TooLarge) => {
-            Ok(None)
-        }
-        whole => Ok(whole?),
-    }
 }
 
 /// A record as JSON.

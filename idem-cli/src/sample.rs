@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::pace::Pace;
-use crate::record;
 
+/// The most records in a second that are examined.
+const RATE: u32 = 10_000;
 /// The most answers that are read.
 const MOST: usize = 16;
 /// The most records that are examined for them.
@@ -31,7 +32,7 @@ pub(crate) struct Sample {
     pub(crate) is_response: bool,
 }
 
-/// The answers that were read.
+/// Stored answers of an operation, values or business errors.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) found: Vec<Sample>,
@@ -42,43 +43,100 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
+    /// Reads answers of the operation of an entry, of functions whose types may be the same.
+    pub(crate) async fn read(
+        engine: &Engine,
+        entry: &Entry,
+        outcome: OutcomeKind,
+    ) -> Result<Self, Failure> {
+        let mut scan = Pace::new(RATE, "scanned");
+        let entries = engine.entries().operation(entry.operation().to_owned());
+        let entries = entries.state(EntryFilter::Answered);
+        let mut entries = entries.step_size(scan.step_size());
+        let mut samples = Self::default();
+        for _ in 0..EXAMINED / scan.step_size() {
+            let Some(page) = scan.step(&mut entries).await? else {
+                break;
+            };
+            samples.is_whole = page.cursor().is_none();
+            for listed in page.into_entries() {
+                // An answer by hand is no example.
+                let fits = listed.state() == EntryState::Answered(outcome) && !listed.is_by_hand();
+                if !fits || !listed.types().matches(entry.types()) {
+                    continue;
+                }
+                let whole = scan.whole(engine, &listed).await?;
+                let Some(stored) = whole.and_then(|whole| whole.stored_answer()) else {
+                    continue;
+                };
+                let sample = match stored.response() {
+                    Some(response) => Some(Sample {
+                        status: Some(response.status().as_u16()),
+                        value: serde_json::from_slice(response.body()).ok(),
+                        is_response: true,
+                    }),
+                    None => stored.decode::<Value>().ok().map(Sample::of),
+                };
+                samples.unreadable += usize::from(sample.is_none());
+                samples.found.extend(sample);
+                if samples.found.len() + samples.unreadable == MOST {
+                    return Ok(samples);
+                }
+            }
+        }
+        Ok(samples)
+    }
+
     /// Why there is none.
     pub(crate) fn missing(&self) -> String {
-        let mut text = if self.is_whole {
-            "the store has no such answer of this operation that a body has given".to_owned()
-        } else {
-            format!("none of the first {EXAMINED} records is such an answer of this operation")
+        let unreadable = match self.unreadable {
+            0 => String::new(),
+            number => format!(
+                "{number} answers of this operation cannot be read (--encryption-key-file?), and "
+            ),
         };
-        if self.unreadable > 0 {
-            text = format!(
-                "{} answers of this operation cannot be read (--encryption-key-file?), and {text}",
-                self.unreadable
-            );
+        if self.is_whole {
+            let none = "the store has no such answer of this operation that a body has given";
+            return unreadable + none;
         }
-        text
+        format!(
+            "{unreadable}none of the first {EXAMINED} records is such an answer of this operation"
+        )
+    }
+
+    /// An error unless the answer has the form of one of them.
+    pub(crate) fn check(&self, given: &Sample) -> Result<(), Failure> {
+        let Some(first) = self.found.first() else {
+            return Err(Failure::refused(format!(
+                "nothing was changed: {}, and a mistake would reach every caller as an error; write the JSON that the \
+                 function's value serializes to, and --unchecked",
+                self.missing()
+            )));
+        };
+        let mut differences = self.found.iter().map(|stored| stored.differs(given));
+        if differences.any(|difference| difference.is_none()) {
+            return Ok(());
+        }
+        let difference = first.differs(given).unwrap_or_default();
+        Err(Failure::refused(format!(
+            "nothing was changed: the answer has another form than the stored ones, and callers may get an error: \
+             {difference}. Stored: {}. If it is right all the same: --unchecked",
+            first.form()
+        )))
     }
 }
 
 impl Sample {
-    fn of(value: Value) -> Self {
-        if let Value::Object(mut members) = value {
-            let status = |head: &Value| u16::try_from(head["status"].as_u64()?).ok();
-            return match members.get(REPLY).and_then(status) {
-                Some(status) => Self {
-                    status: Some(status),
-                    value: members.remove("value"),
-                    is_response: false,
-                },
-                None => Self {
-                    status: None,
-                    value: Some(Value::Object(members)),
-                    is_response: false,
-                },
-            };
-        }
+    fn of(mut value: Value) -> Self {
+        let status = value[REPLY]["status"].as_u64();
+        let status = status.and_then(|status| u16::try_from(status).ok());
+        let value = match status {
+            Some(_) => value.get_mut("value").map(Value::take),
+            None => Some(value),
+        };
         Self {
-            status: None,
-            value: Some(value),
+            status,
+            value,
             is_response: false,
         }
     }
@@ -100,76 +158,21 @@ impl Sample {
     }
 
     /// The first difference of an answer from this one.
-    pub(crate) fn differs(&self, given: &Self) -> Option<String> {
-        match (self.status, given.status) {
-            (Some(status), None) => {
+    fn differs(&self, given: &Self) -> Option<String> {
+        let difference = match (self.status, given.status, &self.value, &given.value) {
+            (Some(status), None, ..) => {
                 return Some(format!(
                     "stored answers have a status, such as {status}: give --status"
                 ));
             }
-            (None, Some(_)) => return Some("stored answers have no status".to_owned()),
-            _ => {}
-        }
-        match (&self.value, &given.value) {
-            (Some(stored), Some(given)) => differs(stored, given, ""),
-            (None, None) => None,
-            (None, Some(_)) => Some("stored answers have a body that is no JSON".to_owned()),
-            (Some(_), None) => Some("the body is no JSON".to_owned()),
-        }
-    }
-}
-
-/// Reads answers of the operation of an entry, values or business errors, of functions whose types may be the same.
-pub(crate) async fn samples(
-    engine: &Engine,
-    entry: &Entry,
-    outcome: OutcomeKind,
-    scan: &mut Pace,
-) -> Result<Samples, Failure> {
-    let mut entries = engine
-        .entries()
-        .operation(entry.operation().to_owned())
-        .state(EntryFilter::Answered)
-        .step_size(scan.step_size());
-    let (mut samples, mut examined) = (Samples::default(), 0);
-    while examined < EXAMINED {
-        let Some(page) = scan.step(&mut entries).await? else {
-            samples.is_whole = true;
-            break;
+            (None, Some(_), ..) => "stored answers have no status",
+            (.., Some(stored), Some(given)) => return differs(stored, given, ""),
+            (.., None, None) => return None,
+            (.., None, Some(_)) => "stored answers have a body that is no JSON",
+            (.., Some(_), None) => "the body is no JSON",
         };
-        examined += scan.step_size();
-        samples.is_whole = page.cursor().is_none();
-        for listed in page.into_entries() {
-            // An answer by hand is no example.
-            let fits = listed.state() == EntryState::Answered(outcome) && !listed.is_by_hand();
-            if !fits || !listed.types().matches(entry.types()) {
-                continue;
-            }
-            let whole = record::whole(engine, &listed, scan).await?;
-            let Some(stored) = whole.and_then(|whole| whole.stored_answer()) else {
-                continue;
-            };
-            let sample = match stored.response() {
-                Some(response) => Some(Sample {
-                    status: Some(response.status().as_u16()),
-                    value: serde_json::from_slice(response.body()).ok(),
-                    is_response: true,
-                }),
-                None => stored.decode::<Value>().ok().map(Sample::of),
-            };
-            match sample {
-                Some(sample) => samples.found.push(sample),
-                None => samples.unreadable += 1,
-            }
-            if samples.found.len() + samples.unreadable == MOST {
-                return Ok(samples);
-            }
-        }
-        if samples.is_whole {
-            break;
-        }
+        Some(difference.to_owned())
     }
-    Ok(samples)
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -258,42 +261,42 @@ fn differs(stored: &Value, given: &Value, path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn the_first_difference_is_named_without_values() {
-        let stored =
-            || json!({ "charge": { "id": "secret" }, "lines": [{ "cents": 1 }], "note": null });
-        for (given, expected) in [
+        let of = |json: &str| Sample::of(serde_json::from_str(json).unwrap());
+        let stored = r#"{ "charge": { "id": "secret" }, "lines": [{ "cents": 1 }], "note": null }"#;
+        for (charge, rest, difference) in [
+            (r#"{ "id": "" }"#, r#"[], "note": "late""#, None),
             (
-                json!({ "charge": { "id": "" }, "lines": [], "note": "late" }),
+                r#"{ "id": "c" }"#,
+                r#"[{ "cents": 2 }, { "cents": -3 }]"#,
                 None,
             ),
             (
-                json!({ "charge": { "id": "c" }, "lines": [{ "cents": 2 }, { "cents": -3 }] }),
-                None,
-            ),
-            (
-                json!({ "charge": { "id": 7 }, "lines": [] }),
+                r#"{ "id": 7 }"#,
+                "[]",
                 Some("`charge.id` is of type integer, and text in stored answers"),
             ),
             (
-                json!({ "charge": { "id": "c", "at": "secret" }, "lines": [] }),
+                r#"{ "id": "c", "at": "secret" }"#,
+                "[]",
                 Some("stored answers have no `charge.at`"),
             ),
             (
-                json!({ "charge": { "id": "c" }, "lines": [{ "cents": 1 }, {}] }),
+                r#"{ "id": "c" }"#,
+                r#"[{ "cents": 1 }, {}]"#,
                 Some("`lines.[].cents` is missing"),
             ),
             (
-                json!({ "charge": null, "lines": [] }),
+                "null",
+                "[]",
                 Some("`charge` is of type null, and object in stored answers"),
             ),
         ] {
-            let difference = Sample::of(stored()).differs(&Sample::of(given));
-            assert_eq!(difference.as_deref(), expected);
+            let given = of(&format!(r#"{{ "charge": {charge}, "lines": {rest} }}"#));
+            assert_eq!(of(stored).differs(&given).as_deref(), difference);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! `idem release` and `reset`: one record is changed, if it is still the one that was shown.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
-use idem_runtime::{ErrorKind, Reconciled};
+use idem_runtime::{Error, ErrorKind, Reconciled};
 use serde_json::json;
 
 use crate::Session;
@@ -16,14 +15,14 @@ use crate::record::{self, describe};
 use crate::state;
 use crate::text::duration;
 
-/// Shows the record and what the verb does to it, asks, changes it, and reports the result in the words of `change`.
+/// Shows the record and what the verb does to it, asks, changes it, and reports the record that it is now.
 pub(crate) async fn change(
     session: &Session,
-    (verb, yes): (&'static str, bool),
+    ([verb, done], yes): ([&'static str; 2], bool),
     effect: &str,
     entry: Entry,
-    change: impl AsyncFnOnce(Entry) -> Result<String, Failure>,
-) -> Result<ExitCode, Failure> {
+    change: impl AsyncFnOnce(Entry) -> Result<(), Error>,
+) -> Result<Option<Entry>, Failure> {
     if !session.json {
         output::text(|out| {
             describe(out, &entry, session.max_attempts)?;
@@ -33,7 +32,12 @@ pub(crate) async fn change(
     confirm(yes, &format!("{verb} this record?"))?;
     let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
     let before = record::document(&entry);
-    let done = change(entry).await?;
+    change(entry).await.map_err(|error| match error.kind() {
+        ErrorKind::Running { .. } => Failure::refused(
+            "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
+        ),
+        _ => error.into(),
+    })?;
     let after = session.engine.entry(&operation, &digest).await?;
     if session.json {
         output::document(&json!({
@@ -44,12 +48,11 @@ pub(crate) async fn change(
         }))?;
     } else {
         let now = after.as_ref().map_or("gone", state::name);
-        let meaning = after
-            .as_ref()
-            .map_or("", |entry| state::meaning(entry, session.max_attempts).0);
+        let meaning = |entry: &Entry| state::meaning(entry, session.max_attempts).0;
+        let meaning = after.as_ref().map_or("", meaning);
         output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(after)
 }
 
 /// Refuses to change a claim that is held.
@@ -64,20 +67,8 @@ pub(crate) fn refuse_running(entry: &Entry) -> Result<(), Failure> {
     }
 }
 
-/// The error of a change. That of a record which has changed states that nothing was changed.
-pub(crate) fn refused(error: idem_runtime::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::Running { .. } => Failure::refused(
-            "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
-        ),
-        _ => error.into(),
-    }
-}
-
 pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCode, Failure> {
-    let entry = verb
-        .consent
-        .sign(record::find(&session.engine, &verb.which).await?);
+    let entry = verb.consent.find(session, &verb.which).await?;
     let age = entry.age();
     let effect = match entry.state() {
         EntryState::Running { lease_left } => {
@@ -104,98 +95,97 @@ pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCod
             )));
         }
     };
-    let released = async |entry: Entry| {
-        entry.release().await.map_err(refused)?;
-        Ok("released".to_owned())
-    };
-    let asked = ("release", verb.consent.yes);
-    change(session, asked, effect, entry, released).await
+    let verbs = ["release", "released"];
+    change(
+        session,
+        (verbs, verb.consent.yes),
+        effect,
+        entry,
+        Entry::release,
+    )
+    .await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, Failure> {
-    let entry = verb
-        .consent
-        .sign(record::find(&session.engine, &verb.which).await?);
+    let entry = verb.consent.find(session, &verb.which).await?;
     refuse_running(&entry)?;
-    let steps = entry.steps();
-    let done = verb.done.iter().map(|(name, _)| name.as_str());
-    let not_done = verb.not_done.iter().map(String::as_str);
+    let done = (verb.done.iter()).map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
+    let not_done = (verb.not_done.iter()).map(|name| (&**name, Reconciled::NotLanded));
     let given: Vec<_> = not_done.chain(done).collect();
-    let is_there = |name| steps.iter().any(|step| step.name == name);
-    if let Some(unknown) = given.iter().find(|name| !is_there(**name)) {
-        let names: BTreeSet<_> = steps
+    check_steps(&entry, verb, &given)?;
+    let mut effect = match entry.state() {
+        EntryState::Answered(_) => "the stored answer is dropped, and ".to_owned(),
+        _ => String::new(),
+    };
+    effect += "the next call runs the body";
+    let keeps_steps = entry.has_steps() && !verb.drop_steps;
+    if keeps_steps {
+        effect += ", which gets the results of its finished steps";
+    } else if entry.has_steps() {
+        effect += ", and all of its steps";
+    }
+    effect.extend(given.iter().map(|(name, verdict)| match verdict {
+        Reconciled::Landed(_) => {
+            format!(", and the given value of the step `{name}`, which is not checked")
+        }
+        _ => format!(", and runs the open step `{name}`"),
+    }));
+    effect += ", as a first attempt. ";
+    effect += if keeps_steps {
+        "Any effect that is not of a finished step, and has happened, happens again"
+    } else {
+        "Any effect that has happened happens again"
+    };
+    let reset = async |entry: Entry| match &given[..] {
+        _ if verb.drop_steps => entry.reset_with_steps().await,
+        [] => entry.reset().await,
+        steps => entry.reset_steps(steps).await,
+    };
+    let verbs = ["reset", "reset"];
+    change(session, (verbs, verb.consent.yes), &effect, entry, reset).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a step that the record does not have, and a step of unknown outcome that stays so.
+fn check_steps(
+    entry: &Entry,
+    verb: &Reset,
+    given: &[(&str, Reconciled<&str>)],
+) -> Result<(), Failure> {
+    let steps = entry.steps();
+    let unknown = given
+        .iter()
+        .find(|(name, _)| steps.iter().all(|step| step.name != *name));
+    if let Some((unknown, _)) = unknown {
+        let mut names: Vec<_> = steps
             .iter()
             .map(|step| format!("`{}`", step.name))
             .collect();
-        let names = Vec::from_iter(names).join(", ");
+        names.sort_unstable();
+        names.dedup();
         return Err(Failure::refused(format!(
             "nothing was changed: the record has no step `{unknown}`; it has {}. A step in a transaction has a record of \
              its own: `{}/{unknown}`",
-            if names.is_empty() { "none" } else { &names },
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            },
             entry.operation(),
         )));
     }
+    let is_given = |name: &str| given.iter().any(|(given, _)| *given == name);
     let mut undecided = steps
         .iter()
-        .filter(|step| record::is_open(step) && !given.contains(&&*step.name));
-    if let Some(step) = undecided.next()
-        && !(verb.drop_steps || verb.reconciled)
-    {
-        return Err(Failure::refused(format!(
+        .filter(|step| record::is_open(step) && !is_given(&step.name));
+    match undecided.next() {
+        Some(step) if !(verb.drop_steps || verb.reconciled) => Err(Failure::refused(format!(
             "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused \
              for it. If it did not, `--not-done {0}`; if it did, `--done {0}=JSON` with its value (`null` for none); if \
              the step has a `reconcile` hook, `--reconciled`; `--drop-steps` forgets all steps, and each effect happens again",
             step.name
-        )));
+        ))),
+        _ => Ok(()),
     }
-    let steps = match (entry.has_steps(), verb.drop_steps) {
-        (false, _) => "",
-        (true, true) => ", and all of its steps",
-        (true, false) => ", which gets the results of its finished steps",
-    };
-    let done: Vec<_> = verb.done.iter().map(|(name, _)| &**name).collect();
-    let done = match &done[..] {
-        [] => String::new(),
-        names => format!(
-            ", and the given values of the steps `{}`, which are not checked",
-            names.join("`, `")
-        ),
-    };
-    let not_done = match &verb.not_done[..] {
-        [] => String::new(),
-        names => format!(", and runs the open steps `{}`", names.join("`, `")),
-    };
-    let dropped = match entry.state() {
-        EntryState::Answered(_) => "the stored answer is dropped, and ",
-        _ => "",
-    };
-    let again = match (entry.has_steps(), verb.drop_steps) {
-        (true, false) => {
-            "Any effect that is not of a finished step, and has happened, happens again"
-        }
-        _ => "Any effect that has happened happens again",
-    };
-    let effect = format!(
-        "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again}"
-    );
-    let not_done = verb
-        .not_done
-        .iter()
-        .map(|name| (&**name, Reconciled::NotLanded));
-    let done = verb
-        .done
-        .iter()
-        .map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
-    let steps: Vec<_> = not_done.chain(done).collect();
-    let reset = async |entry: Entry| {
-        let reset = match &steps[..] {
-            _ if verb.drop_steps => entry.reset_with_steps().await,
-            [] => entry.reset().await,
-            steps => entry.reset_steps(steps).await,
-        };
-        reset.map_err(refused)?;
-        Ok("reset".to_owned())
-    };
-    let asked = ("reset", verb.consent.yes);
-    change(session, asked, &effect, entry, reset).await
 }

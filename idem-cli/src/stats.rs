@@ -1,9 +1,8 @@
 //! `idem stats`: counts and ages by operation, in one sweep over the records.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
@@ -13,12 +12,10 @@ use tokio::time::sleep;
 use crate::Session;
 use crate::arguments::Stats;
 use crate::failure::Failure;
-use crate::output::{self, Progress};
-use crate::pace::{MOST, Pace};
-use crate::record;
+use crate::output::{self, Column};
+use crate::pace::Pace;
 use crate::state::is_exhausted;
-use crate::table::{self, Column};
-use crate::text::{count, duration, millis, records};
+use crate::text::millis;
 
 /// Clears a terminal and moves its cursor to the first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
@@ -26,98 +23,75 @@ const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 const MOST_OPERATIONS: usize = 1_000;
 /// The name of the others.
 const OTHERS: &str = "(other operations)";
+const OPERATION: &str = "operation";
 
-/// The names of the counts, and whether their column is shown only if one is not 0.
-const COUNTS: [(&str, bool); 9] = [
-    ("records", false),
-    ("running", false),
-    ("abandoned", false),
+/// The members of a count. Those in milliseconds are the greatest ages.
+const COLUMNS: [Column; 12] = [
+    ("OPERATION", OPERATION, false),
+    ("RECORDS", "records", false),
+    ("RUNNING", "running", false),
+    ("ABANDONED", "abandoned", false),
     // Abandoned or released ones without an attempt left; counted there as well.
-    ("exhausted", true),
-    ("unknown", false),
-    ("released", true),
-    ("values", false),
-    ("errors", true),
-    ("not_stored", true),
+    ("EXHAUSTED", "exhausted", true),
+    ("UNKNOWN", "unknown", false),
+    ("RELEASED", "released", true),
+    ("VALUES", "values", false),
+    ("ERRORS", "errors", true),
+    ("NOT STORED", "not_stored", true),
+    // Of those that are running, abandoned, exhausted or unknown.
+    ("UNFINISHED FOR", "oldest_unfinished_ms", false),
+    ("OLDEST", "oldest_ms", false),
 ];
 
-/// The counts of an operation.
-#[derive(Clone, Debug, Default)]
-struct Counts {
-    numbers: [u64; COUNTS.len()],
-    /// The age of the oldest record that is running, abandoned, exhausted or unknown.
-    oldest_unfinished: Option<Duration>,
-    oldest: Option<Duration>,
+/// The counts of an operation, by the names of [`COLUMNS`].
+type Counts = BTreeMap<&'static str, u64>;
+
+fn add(counts: &mut Counts, (name, number): (&'static str, u64)) {
+    let counted = counts.entry(name).or_default();
+    *counted = if name.ends_with("_ms") {
+        number.max(*counted)
+    } else {
+        number + *counted
+    };
 }
 
-impl Counts {
-    fn add(&mut self, entry: &Entry, max_attempts: u16) {
-        let is_exhausted = is_exhausted(entry, max_attempts);
-        let (name, is_unfinished) = match entry.state() {
-            EntryState::Running { .. } => ("running", true),
-            EntryState::Abandoned => ("abandoned", true),
-            EntryState::Released => ("released", is_exhausted),
-            EntryState::Answered(OutcomeKind::Error) => ("errors", false),
-            EntryState::Answered(_) => ("values", false),
-            EntryState::NotStored => ("not_stored", false),
-            // And what a later version may add: an operator should look at it.
-            _ => ("unknown", true),
+fn add_entry(counts: &mut Counts, entry: &Entry, max_attempts: u16) {
+    let is_exhausted = is_exhausted(entry, max_attempts);
+    let (name, is_unfinished) = match entry.state() {
+        EntryState::Running { .. } => ("running", true),
+        EntryState::Abandoned => ("abandoned", true),
+        EntryState::Released => ("released", is_exhausted),
+        EntryState::Answered(OutcomeKind::Error) => ("errors", false),
+        EntryState::Answered(_) => ("values", false),
+        EntryState::NotStored => ("not_stored", false),
+        // And what a later version may add: an operator should look at it.
+        _ => ("unknown", true),
+    };
+    let age = millis(entry.age());
+    for (is_counted, name, number) in [
+        (true, "records", 1),
+        (true, name, 1),
+        (is_exhausted, "exhausted", 1),
+        (is_unfinished, "oldest_unfinished_ms", age),
+        (true, "oldest_ms", age),
+    ] {
+        if is_counted {
+            add(counts, (name, number));
+        }
+    }
+}
+
+fn document(operation: &str, counts: &Counts) -> Value {
+    let members = COLUMNS.iter().map(|&(_, name, _)| {
+        let value = match counts.get(name) {
+            Some(number) => (*number).into(),
+            None if name == OPERATION => operation.into(),
+            None if name.ends_with("_ms") => Value::Null,
+            None => 0.into(),
         };
-        for (counted, (of, _)) in self.numbers.iter_mut().zip(COUNTS) {
-            let counts = of == "records" || of == name || of == "exhausted" && is_exhausted;
-            *counted += u64::from(counts);
-        }
-        self.oldest = self.oldest.max(Some(entry.age()));
-        if is_unfinished {
-            self.oldest_unfinished = self.oldest_unfinished.max(Some(entry.age()));
-        }
-    }
-
-    fn plus(mut self, other: &Self) -> Self {
-        for (count, other) in self.numbers.iter_mut().zip(other.numbers) {
-            *count += other;
-        }
-        self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
-        self.oldest = self.oldest.max(other.oldest);
-        self
-    }
-
-    fn json(&self) -> Value {
-        let mut document = json!({
-            "oldest_unfinished_ms": self.oldest_unfinished.map(millis),
-            "oldest_ms": self.oldest.map(millis),
-        });
-        for ((name, _), count) in COUNTS.into_iter().zip(self.numbers) {
-            document[name] = count.into();
-        }
-        document
-    }
-}
-
-/// The counts of each operation.
-#[derive(Debug, Default)]
-struct Tally {
-    operations: BTreeMap<String, Counts>,
-    unreadable: u64,
-}
-
-impl Tally {
-    fn add(&mut self, entry: &Entry, max_attempts: u16) {
-        let name = entry.operation();
-        let is_known = self.operations.contains_key(name);
-        let name = if is_known || self.operations.len() < MOST_OPERATIONS {
-            name
-        } else {
-            OTHERS
-        };
-        let counts = self.operations.entry(name.to_owned()).or_default();
-        counts.add(entry, max_attempts);
-    }
-
-    fn total(&self) -> Counts {
-        let counts = self.operations.values();
-        counts.fold(Counts::default(), Counts::plus)
-    }
+        (name, value)
+    });
+    members.collect()
 }
 
 pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Failure> {
@@ -136,81 +110,55 @@ pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Fai
 }
 
 async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
-    let entries = record::entries(&session.engine, verb.operation.as_ref(), None);
-    let mut pace = Pace::new(verb.scan.rate);
-    let mut entries = entries.page_size(MOST).step_size(pace.step_size());
-    let (mut tally, mut progress, mut seen) = (Tally::default(), Progress::new(), 0_u64);
+    let mut pace = Pace::new(verb.scan.rate, "counted");
+    let mut entries = session.entries(verb.operation.as_ref(), &pace);
+    let (mut operations, mut unreadable) = (BTreeMap::<String, Counts>::new(), 0);
     while let Some(page) = pace.step(&mut entries).await? {
-        tally.unreadable += page.unreadable();
+        unreadable += page.unreadable();
         for entry in page {
-            tally.add(&entry, session.max_attempts);
-            seen += 1;
+            let name = entry.operation();
+            let is_known = operations.contains_key(name) || operations.len() < MOST_OPERATIONS;
+            let name = if is_known { name } else { OTHERS };
+            let counts = operations.entry(name.to_owned()).or_default();
+            add_entry(counts, &entry, session.max_attempts);
         }
-        progress.show(|| format!("{} counted, scanning …", records(seen)));
     }
-    drop(progress);
-    match (session.json, verb.every) {
-        (true, None) => output::document(&document(&tally)),
-        (true, Some(_)) => output::text(|out| writeln!(out, "{}", document(&tally))),
-        (false, _) => output::text(|out| {
-            if verb.every.is_some() && io::stdout().is_terminal() {
-                out.write_all(CLEAR)?;
-            }
-            table(out, &tally)
-        }),
+    drop(pace);
+    let mut total = Counts::new();
+    for (name, number) in operations.values().flatten() {
+        add(&mut total, (*name, *number));
     }
-}
-
-fn document(tally: &Tally) -> Value {
-    let operations = tally.operations.iter().map(|(operation, counts)| {
-        let mut document = counts.json();
-        document["operation"] = operation.as_str().into();
-        document
-    });
-    json!({
-        "operations": operations.collect::<Vec<_>>(),
-        "total": tally.total().json(),
-        "unreadable": tally.unreadable,
-    })
-}
-
-fn table(out: &mut dyn Write, tally: &Tally) -> io::Result<()> {
-    if tally.operations.is_empty() {
-        return writeln!(out, "no records");
+    let mut total = document("total", &total);
+    let rows = operations.iter();
+    let mut rows: Vec<_> = rows.map(|(name, counts)| document(name, counts)).collect();
+    if session.json {
+        // It is of none.
+        total.as_object_mut().map(|total| total.remove(OPERATION));
+        let counts = json!({ "operations": rows, "total": total, "unreadable": unreadable });
+        return match verb.every {
+            None => output::document(&counts),
+            Some(_) => output::text(|out| writeln!(out, "{counts}")),
+        };
     }
-    let mut rows: Vec<_> = tally.operations.clone().into_iter().collect();
     if rows.len() > 1 {
-        rows.push(("total".to_owned(), tally.total()));
+        rows.push(total);
     }
-    let names = rows.iter().map(|(name, _)| name.clone());
-    let mut columns = vec![Column::left("OPERATION", names)];
-    for (place, (name, is_rare)) in COUNTS.into_iter().enumerate() {
-        let head = name.to_uppercase().replace('_', " ");
-        let counts = rows.iter().map(|(_, counts)| count(counts.numbers[place]));
-        let column = Column::right(&head, counts);
-        if !(is_rare && column.is_all("0")) {
-            columns.push(column);
+    output::text(|out| {
+        if verb.every.is_some() && io::stdout().is_terminal() {
+            out.write_all(CLEAR)?;
         }
-    }
-    let age = |age: fn(&Counts) -> Option<Duration>| {
-        let ages = rows.iter().map(move |(_, counts)| age(counts));
-        ages.map(|age| age.map_or_else(|| "-".to_owned(), duration))
-    };
-    columns.push(Column::right(
-        "UNFINISHED FOR",
-        age(|it| it.oldest_unfinished),
-    ));
-    columns.push(Column::right("OLDEST", age(|it| it.oldest)));
-    table::write(out, &columns)?;
-    if tally.unreadable > 0 {
-        let unreadable = tally.unreadable;
-        writeln!(
-            out,
-            "\n{unreadable} records of another layout are not counted"
-        )?;
-    }
-    writeln!(
-        out,
-        "\nAges are since the last write. An exhausted record is abandoned or released as well."
-    )
+        if rows.is_empty() {
+            return writeln!(out, "no records");
+        }
+        output::table(out, &COLUMNS, &rows)?;
+        if unreadable > 0 {
+            writeln!(
+                out,
+                "\n{unreadable} records of another layout are not counted"
+            )?;
+        }
+        let note =
+            "Ages are since the last write. An exhausted record is abandoned or released as well.";
+        writeln!(out, "\n{note}")
+    })
 }
