@@ -7,6 +7,7 @@ mod command;
 mod deployments;
 mod doctor;
 mod filled;
+mod key_files;
 mod night;
 mod planted;
 mod recounting;
