@@ -1,6 +1,5 @@
 //! A case: a test of one rule of the contract.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::fixture::{BoxFuture, Fixture};
@@ -17,7 +16,7 @@ pub enum Tag {
 }
 
 /// A test of one rule of the contract.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Case {
     /// The requirement on a store, in words.
@@ -28,14 +27,4 @@ pub struct Case {
     pub tag: Tag,
     /// Runs the case, which panics if the store is wrong.
     pub run: fn(Arc<dyn Fixture>) -> BoxFuture<'static, ()>,
-}
-
-impl fmt::Debug for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case")
-            .field("name", &self.name)
-            .field("rule", &self.rule)
-            .field("tag", &self.tag)
-            .finish_non_exhaustive()
-    }
 }

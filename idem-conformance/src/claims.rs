@@ -1,8 +1,8 @@
 //! Claims, releases and renewals.
 
 use super::probe::{
-    A, ASKED, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, SUPERSEDED, answer, ask_to_find_out,
-    at_most, dated, header, pending, request_by, request_with,
+    A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, SUPERSEDED, answer, ask_to_find_out, at_most,
+    dated, header, pending, request_by,
 };
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply, State,
@@ -40,11 +40,8 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
     for owner in near {
         expect!(p.claim(&request_by(owner)).await, ClaimReply::Running { .. } => ());
     }
-    assert_eq!(
-        p.take(&request_by(C)).await,
-        claim,
-        "the owner itself is granted"
-    );
+    let again = p.take(&request_by(C)).await;
+    assert_eq!(again, claim, "the owner itself is granted");
 }
 
 /// Polls once, and drops: the operation may or may not be executed.
@@ -97,10 +94,8 @@ fn go_on(request: &ClaimRequest) -> ClaimRequest {
 }
 
 async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
-    for (n, request) in [request_by(A), ask_to_find_out(A), dated(&request_by(A))]
-        .into_iter()
-        .enumerate()
-    {
+    let requests = [request_by(A), ask_to_find_out(A), dated(&request_by(A))];
+    for (n, request) in requests.into_iter().enumerate() {
         let p = p.at(n);
         let expects_nothing = async || {
             expect!(p.claim(&go_on(&request)).await, ClaimReply::Absent => ());
@@ -124,6 +119,5 @@ async fn another_client_of_the_store_sees_the_same(p: Probe) {
     assert_eq!(other.release(B, Remains::Attempt).await, SUPERSEDED);
     let bytes = answer(&claim, b"x");
     assert_eq!(other.complete(&bytes).await, IN_TIME);
-    let unasked = request_with(C, ASKED);
-    expect!(p.claim(&unasked).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Done { .. } => ());
 }

@@ -5,13 +5,10 @@ use super::probe::{
     request_by, request_with,
 };
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::key::DEFAULT_MAX_KEY_BYTES;
-use idem_runtime::key::KeyBuilder;
-use idem_runtime::key::KeyDigest;
-use idem_runtime::key::Operation;
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Fence, HEADER, Owner, ReadReply, RecordKey, Remains,
-    State,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Owner, ReadReply,
+    RecordKey, Remains, State,
 };
 use std::sync::Arc;
 
@@ -33,12 +30,8 @@ const DIGEST: KeyDigest = KeyDigest::from_bytes([0x2a; 32]);
 /// Claims every key, and completes each with an answer of its own.
 async fn separate(probes: &[Probe]) {
     for p in probes {
-        assert_eq!(
-            p.read().await,
-            ReadReply::Absent,
-            "{:?} is another key",
-            p.key
-        );
+        let before = p.read().await;
+        assert_eq!(before, ReadReply::Absent, "{:?} is another key", p.key);
         p.finish(format!("{:?}", p.key).as_bytes()).await;
     }
     for p in probes {
@@ -58,40 +51,22 @@ async fn keys_of_different_prefixes_are_separate(p: Probe) {
 
 async fn operations_of_any_name_are_separate(p: Probe) {
     let long = "a".repeat(300);
-    let names = [
-        "",
-        " ",
-        "a b",
-        "a_b",
-        "a\0b",
-        "a\r\nb",
-        "pay{tag}",
-        "{pay}tag",
-        "*",
-        "?",
-        "[a-z]",
-        "\\",
-        "'quoted'",
-        "\"quoted\"",
-        "$1",
-        "%s",
-        "zahlung.ausführen",
-        "支払い",
-        "🦀",
-        "a:b",
-        "a:b:",
-        &long,
-        &long[1..],
-        &format!("{}x", &long[1..]),
+    let other = format!("{}x", &long[1..]);
+    let short = [
+        "", " ", "a b", "a_b", "a\0b", "a\r\nb", "pay{tag}", "{pay}tag", "*", "?", "[a-z]", "\\",
+        "$1", "%s", "🦀", "a:b", "a:b:",
     ];
-    let probes = names.map(|name| {
+    let quoted = ["'quoted'", "\"quoted\"", "zahlung.ausführen", "支払い"];
+    let names = short.into_iter().chain(quoted);
+    let names = names.chain([&*long, &long[1..], &other]);
+    let of_name = |name: &str| {
         // The digest of a real key holds the operation's whole name.
         let digest = KeyBuilder::new(name, DEFAULT_MAX_KEY_BYTES).key("the same key");
         let digest = digest.expect("a short text is a key");
         let operation = Operation::new(name.to_owned());
         p.on(RecordKey::new(p.fixture.prefix(), operation, digest))
-    });
-    separate(&probes).await;
+    };
+    separate(&names.map(of_name).collect::<Vec<_>>()).await;
 }
 
 async fn digests_are_compared_to_the_last_byte(p: Probe) {
@@ -170,10 +145,8 @@ async fn fingerprints_are_compared_to_the_last_byte(p: Probe) {
     }
     let p = p.at(1);
     p.take(&request_with(A, nearly_none[1])).await;
-    assert_eq!(
-        p.claim(&request_with(B, nearly_none[0])).await,
-        ClaimReply::Mismatch
-    );
+    let reply = p.claim(&request_with(B, nearly_none[0])).await;
+    assert_eq!(reply, ClaimReply::Mismatch);
     expect!(p.claim(&request_with(B, nearly_none[1])).await, ClaimReply::Running { .. } => ());
 }
 
@@ -191,25 +164,13 @@ async fn types_are_compared_to_the_last_byte_of_the_value(p: Probe) {
     }
 }
 
-const KIB: usize = 1 << 10;
-
 /// Sizes at which a store may change its path: nothing, a packet, 8 KiB, the limit of an answer.
 const SIZES: [usize; 12] = [
-    0,
-    1,
-    63,
-    64,
-    1_400,
-    8 * KIB - HEADER,
-    8 * KIB - 1,
-    8 * KIB,
-    8 * KIB + 1,
-    64 * KIB,
-    256 * KIB - 1,
-    256 * KIB,
+    0, 1, 63, 64, 1_400, LONG, 8_191, 8_192, 8_193, 65_536, 262_143, 262_144,
 ];
-
-const LARGE: usize = 100 * KIB;
+/// With its header it is 8 KiB.
+const LONG: usize = 8_192 - HEADER;
+const LARGE: usize = 100 << 10;
 
 /// Bytes that do not repeat at a power of two, so that a lost or doubled block shows.
 fn body(bytes: usize) -> Vec<u8> {
@@ -224,11 +185,8 @@ fn body(bytes: usize) -> Vec<u8> {
 fn same(found: &[u8], stored: &[u8]) {
     if found != stored {
         let at = found.iter().zip(stored).position(|(a, b)| a != b);
-        panic!(
-            "{} bytes came back for {}; they differ first at {at:?}",
-            found.len(),
-            stored.len()
-        );
+        let (found, stored) = (found.len(), stored.len());
+        panic!("{found} bytes came back for {stored}; they differ first at {at:?}");
     }
 }
 
@@ -242,7 +200,9 @@ async fn an_answer_of_any_size_comes_back(p: Probe) {
         same(p.found().await.0.as_bytes(), &bytes);
         same(&p.peek().await.expect("it is there"), &bytes);
         let theirs = by(B, finished(&p.header().await));
-        let (adopted, left) = adopted!(p.complete(&record(&theirs, &body(LARGE))).await);
+        let reply = p.complete(&record(&theirs, &body(LARGE))).await;
+        let (adopted, left) =
+            expect!(reply, CompleteReply::Adopted { record, left } => (record, left));
         same(adopted.as_bytes(), &bytes);
         p.assert_left(left, TTL);
     }

@@ -4,7 +4,7 @@ use super::probe::{
     A, B, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, header, pending, record,
     request_by,
 };
-use idem_runtime::store::{ClaimReply, MAX_RETAIN, ReadReply, Remains, State};
+use idem_runtime::store::{ClaimReply, CompleteReply, MAX_RETAIN, ReadReply, Remains, State};
 use std::time::Duration;
 
 cases! {
@@ -17,7 +17,7 @@ cases! {
 }
 
 async fn running(p: &Probe) -> Duration {
-    running!(p.claim(&request_by(B)).await)
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Running { lease_left } => lease_left)
 }
 
 async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
@@ -27,8 +27,8 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     p.plant(&header(pending()), b"", RETAIN - LEASE + MS).await;
     assert_eq!(running(&p).await, MS);
     let theirs = with!(finished(&header(pending())), owner: B);
-    let lease_left = superseded!(p.complete(&record(&theirs, b"")).await);
-    assert_eq!(lease_left, MS);
+    let superseded = CompleteReply::Superseded { lease_left: MS };
+    assert_eq!(p.complete(&record(&theirs, b"")).await, superseded);
     p.advance(MS).await;
     expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
 }
@@ -56,19 +56,10 @@ async fn seen_in_passing(p: &Probe) {
 }
 
 async fn leases_of_every_length_end_when_they_should(p: Probe) {
-    for (n, lease) in [
-        Duration::from_millis(100),
-        Duration::from_millis(101),
-        Duration::from_millis(1_999),
-        Duration::from_secs(30),
-        Duration::from_millis(65_536),
-        Duration::from_secs(10 * 60),
-        Duration::from_millis(16_777_216),
-        Duration::from_secs(24 * 60 * 60),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let leases = [
+        100, 101, 1_999, 30_000, 65_536, 600_000, 16_777_216, 86_400_000,
+    ];
+    for (n, lease) in leases.into_iter().map(Duration::from_millis).enumerate() {
         let p = p.at(n);
         let request = with!(
             request_by(A),
@@ -115,19 +106,9 @@ async fn an_answer_expires_to_the_millisecond(p: Probe) {
 }
 
 async fn every_retention_is_kept(p: Probe) {
-    for (n, retain) in [
-        Duration::from_millis(200),
-        Duration::from_millis(60_001),
-        RETAIN,
-        Duration::from_secs(90 * 24 * 60 * 60),
-        Duration::from_millis(4_294_967_296),
-        YEAR,
-        YEAR * 10,
-        MAX_RETAIN,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let short = [200, 60_001, 86_400_000, 7_776_000_000, 4_294_967_296].map(Duration::from_millis);
+    let long = [YEAR, YEAR * 10, MAX_RETAIN];
+    for (n, retain) in short.into_iter().chain(long).enumerate() {
         let p = p.at(n);
         let claim = p.take(&request_by(A)).await;
         let done = with!(finished(&claim), retain: retain);

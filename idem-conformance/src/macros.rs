@@ -41,30 +41,9 @@ macro_rules! expect {
     (@why $($why:tt)+) => { format!(": {}", format_args!($($why)+)) };
 }
 
-/// The rest of the lease of a claim that is held.
-macro_rules! running {
-    ($reply:expr) => {
-        expect!($reply, idem_runtime::store::ClaimReply::Running { lease_left } => lease_left)
-    };
-}
-
 /// The record of a done key, and its remaining life.
 macro_rules! replayed {
     ($reply:expr) => {
         expect!($reply, idem_runtime::store::ClaimReply::Done { record, left } => (record, left))
-    };
-}
-
-/// The rest of the lease that keeps a completion out.
-macro_rules! superseded {
-    ($reply:expr) => {
-        expect!($reply, idem_runtime::store::CompleteReply::Superseded { lease_left } => lease_left)
-    };
-}
-
-/// The record that counts instead of a completion's, and its remaining life.
-macro_rules! adopted {
-    ($reply:expr) => {
-        expect!($reply, idem_runtime::store::CompleteReply::Adopted { record, left } => (record, left))
     };
 }

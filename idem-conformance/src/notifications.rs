@@ -1,7 +1,6 @@
 //! Watches and listeners: notified by a store that supports them.
 
-use super::notified::in_time;
-use super::notified::{NotificationLog, listen as subscribe};
+use super::notified::{NotificationLog, in_time, listen as subscribe};
 use super::probe::{
     A, B, IN_TIME, Probe, RELEASED, RETAIN, answer, done, header, owner, request_by,
 };

@@ -8,8 +8,7 @@ use bytes::Bytes;
 
 use super::fixture::{Fixture, Plant};
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::key::KeyDigest;
-use idem_runtime::key::Operation;
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{
     Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header,
     Journal, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
@@ -262,16 +261,9 @@ impl Probe {
         ok("complete", reply)
     }
 
-    pub(super) async fn complete_claim(&self, claim: &Header, record: &Bytes) -> CompleteReply {
-        let reply = self.store.complete_claim(&self.key, claim, record).await;
-        ok("complete_claim", reply)
-    }
-
     pub(super) async fn release(&self, owner: Owner, remains: Remains) -> ReleaseReply {
-        ok(
-            "release",
-            self.store.release(&self.key, &owner, remains).await,
-        )
+        let reply = self.store.release(&self.key, &owner, remains).await;
+        ok("release", reply)
     }
 
     pub(super) async fn release_with_journal(

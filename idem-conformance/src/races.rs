@@ -141,12 +141,8 @@ async fn of_many_takers_of_a_lapsed_claim_one_is_granted(p: Probe) {
 async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
-        let replies = at_once(
-            &p,
-            CLAIMERS,
-            |p, _| async move { p.take(&request_by(A)).await },
-        )
-        .await;
+        let claim = |p: Probe, _| async move { p.take(&request_by(A)).await };
+        let replies = at_once(&p, CLAIMERS, claim).await;
         assert!(replies.iter().all(|claim| *claim == replies[0]));
         assert_eq!(replies[0].attempts, 1);
         assert_eq!(p.header().await, replies[0]);

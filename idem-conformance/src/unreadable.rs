@@ -30,22 +30,16 @@ async fn refused(p: &Probe, error: Unreadable) {
             ClaimReply::Done { .. } if error == Unreadable::Immortal => {}
             reply => assert_eq!(reply, ClaimReply::Unreadable(error)),
         }
-        assert_eq!(
-            p.complete(&answer(&claim, b"over it")).await,
-            CompleteReply::Unreadable(error)
-        );
+        let reply = p.complete(&answer(&claim, b"over it")).await;
+        assert_eq!(reply, CompleteReply::Unreadable(error));
         let reply = p.claim(&dated(&ask_to_find_out(owner))).await;
         assert_eq!(reply, ClaimReply::Unreadable(error));
         let resolution = answer(&claim, b"we know better");
-        assert_eq!(
-            p.resolve(&header(pending()), &resolution).await,
-            ResolveReply::Unreadable(error)
-        );
+        let reply = p.resolve(&header(pending()), &resolution).await;
+        assert_eq!(reply, ResolveReply::Unreadable(error));
         for remains in REMAINS {
-            assert_eq!(
-                p.release(owner, remains).await,
-                ReleaseReply::Unreadable(error)
-            );
+            let reply = p.release(owner, remains).await;
+            assert_eq!(reply, ReleaseReply::Unreadable(error));
         }
         assert_eq!(p.renew(&claim).await, RenewReply::Unreadable(error));
         assert_eq!(p.read().await, ReadReply::Unreadable(error));
@@ -126,10 +120,8 @@ async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe)
     }
     let theirs = answer(&by(B, claim), b"over it");
     assert_eq!(p.complete(&theirs).await, CompleteReply::Unreadable(error));
-    assert_eq!(
-        p.release(B, Remains::Attempt).await,
-        ReleaseReply::Unreadable(error)
-    );
+    let reply = p.release(B, Remains::Attempt).await;
+    assert_eq!(reply, ReleaseReply::Unreadable(error));
     p.unchanged(&bytes, "what the store refused").await;
     let ours = answer(&claim, b"the answer");
     match p.complete(&ours).await {
