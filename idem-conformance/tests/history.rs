@@ -6,55 +6,63 @@
     reason = "the printed code, as it is pasted"
 )]
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use idem_conformance::{BoxFuture, Fixture, Plant, sequences};
+use idem_conformance::{BoxFuture, Fixture, History, Plant, replay, sequences};
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture,
+    Owner, ReadReply, RecordKey, ReleaseReply, Remains, State, Store, StoreFuture,
 };
-use tokio::runtime::Runtime;
+use idem_runtime::testing::Forward;
+use tokio::runtime::{Builder, Runtime};
 
 include!("golden/history.rs");
 
-/// A memory store, whose releases may be those of every owner.
+struct Release<'a> {
+    key: &'a RecordKey,
+    is_own: bool,
+    /// Whether the key has been released already.
+    is_again: bool,
+    /// How many of this store came before.
+    number: u64,
+}
+
+/// Whether a store refuses a release by the owner, or makes one by another owner.
+type Flaw = fn(&Release<'_>) -> bool;
+
+const NONE: Flaw = |_| false;
+const FOREIGN: Flaw = |release| !release.is_own;
+const SOME_KEYS: Flaw = |release| !release.is_own && release.key.digest().as_bytes()[0] >= 0xc0;
+const SEVENTH: Flaw = |release| release.number % 7 == 6;
+const AGAIN: Flaw = |release| release.is_own && release.is_again;
+const PANICS: Flaw = |release| !release.is_own && panic!("no owner of {:?}", release.key);
+
+/// A memory store with a flaw.
 #[derive(Clone, Debug)]
-struct Careless {
+struct Flawed {
+    flaw: Flaw,
     store: MemoryStore,
     clock: ManualClock,
-    takes_any_owner: bool,
+    releases: Arc<AtomicU64>,
 }
 
-impl Careless {
-    fn fixture(takes_any_owner: bool) -> Arc<dyn Fixture> {
-        let clock = ManualClock::new();
-        Arc::new(Self {
-            store: MemoryStore::builder().clock(clock.clone()).build(),
-            clock,
-            takes_any_owner,
-        })
-    }
+fn with(flaw: Flaw) -> Arc<dyn Fixture> {
+    let clock = ManualClock::new();
+    Arc::new(Flawed {
+        flaw,
+        store: MemoryStore::builder().clock(clock.clone()).build(),
+        clock,
+        releases: Arc::default(),
+    })
 }
 
-impl Store for Careless {
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        self.store.claim(key, request)
-    }
-
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.store.complete(key, record)
+impl Forward for Flawed {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     fn release<'a>(
@@ -64,40 +72,31 @@ impl Store for Careless {
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::pending(async move {
-            let owner = match self.store.read(key).await? {
-                ReadReply::Found { record, .. } if self.takes_any_owner => record.header.owner,
-                _ => *owner,
+            let ReadReply::Found { record, .. } = self.store.read(key).await? else {
+                return self.store.release(key, owner, remains).await;
             };
-            self.store.release(key, &owner, remains).await
+            let release = Release {
+                key,
+                is_own: record.header.owner == *owner,
+                is_again: record.header.state == State::Released,
+                number: self.releases.fetch_add(1, Ordering::Relaxed),
+            };
+            match (self.flaw)(&release) {
+                true if release.is_own => Ok(ReleaseReply::Superseded),
+                true => self.store.release(key, &record.header.owner, remains).await,
+                false => self.store.release(key, owner, remains).await,
+            }
         })
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.store.renew(key, claim)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        journal: Option<&'a Journal>,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        self.store.resolve(key, seen, journal, record)
-    }
-
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.store.read(key)
     }
 }
 
-impl Fixture for Careless {
+impl Fixture for Flawed {
     fn store(&self) -> Arc<dyn Store> {
         Arc::new(self.clone())
     }
 
     fn prefix(&self) -> Arc<str> {
-        "careless".into()
+        "flawed".into()
     }
 
     fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
@@ -119,31 +118,99 @@ impl Fixture for Careless {
     }
 }
 
+fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().build();
+    runtime.expect("a runtime starts")
+}
+
+fn found(flaw: Flaw, seeds: Range<u64>) -> Result<(), History> {
+    runtime().block_on(sequences(with(flaw), seeds))
+}
+
+/// Repeats a printed history on an empty store.
+fn repeated(history: &History, flaw: Flaw) -> Result<(), History> {
+    let printed = history.to_string();
+    let call = printed.split_once("replay(fixture.clone(), \"");
+    let mut words = call.expect("it repeats itself").1.split("\", ");
+    let theme = words.next().expect("a name");
+    let keys = words.next().and_then(|rest| rest.split(',').next());
+    let keys = keys.and_then(|keys| keys.parse().ok()).expect("a number");
+    let operation = |line: &str| {
+        let bytes = line.trim().strip_prefix('[')?.strip_suffix("],")?;
+        let bytes: Vec<u8> = bytes.split(", ").flat_map(str::parse).collect();
+        <[u8; 16]>::try_from(bytes).ok()
+    };
+    let operations: Vec<_> = printed.lines().filter_map(operation).collect();
+    runtime().block_on(replay(with(flaw), theme, keys, &operations))
+}
+
 /// Every history is printed so that it can be pasted. `IDEM_GOLDEN=overwrite` writes the golden anew.
 #[test]
 fn the_shortest_history_is_printed_as_code() {
-    let runtime = Runtime::new().expect("a runtime starts");
-    let sound = runtime.block_on(sequences(Careless::fixture(false), 0..50));
+    let sound = found(NONE, 0..50);
     assert!(sound.is_ok(), "{}", sound.unwrap_err());
-    let found = runtime.block_on(sequences(Careless::fixture(true), 0..50));
-    let history = found.expect_err("a release by another owner is found");
-    assert_eq!(history.calls(), 2);
+    let history = found(FOREIGN, 0..50).expect_err("a release by another owner is found");
     if std::env::var_os("IDEM_GOLDEN").is_some() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/history.rs");
         std::fs::write(file, history.to_string()).expect("the golden can be written");
     }
     assert_eq!(history.to_string(), include_str!("golden/history.rs"));
+    assert_eq!(format!("{history:?}"), history.to_string());
 }
 
 #[test]
 fn the_printed_code_passes_on_a_right_store() {
-    let runtime = Runtime::new().expect("a runtime starts");
-    runtime.block_on(history(&Careless::fixture(false)));
+    runtime().block_on(history(&with(NONE)));
 }
 
 #[test]
 #[should_panic(expected = "Superseded")]
 fn the_printed_code_fails_on_the_store_in_which_it_was_found() {
-    let runtime = Runtime::new().expect("a runtime starts");
-    runtime.block_on(history(&Careless::fixture(true)));
+    runtime().block_on(history(&with(FOREIGN)));
+}
+
+#[test]
+fn the_shortest_history_fails_on_an_empty_store() {
+    let flaws = [
+        (FOREIGN, 590..740, 2),
+        (SOME_KEYS, 0..100, 2),
+        (AGAIN, 0..1_000, 3),
+        (PANICS, 0..60, 2),
+    ];
+    for (flaw, seeds, calls) in flaws {
+        let found = |seed| found(flaw, seed..seed + 1).err();
+        let histories: Vec<_> = seeds.filter_map(found).collect();
+        assert!(histories.len() > 5, "{} of {calls}", histories.len());
+        for history in histories {
+            assert_eq!(history.calls(), calls, "{history}");
+            let again = repeated(&history, flaw).expect_err(&history.to_string());
+            assert_eq!(again.calls(), calls, "{again}");
+        }
+    }
+}
+
+/// Each seventh release fails, on whatever keys: the printed code repeats the seeds up to that one.
+#[test]
+fn what_came_before_is_repeated_where_it_counts() {
+    let history = found(SEVENTH, 0..50).expect_err("the seventh release is found");
+    let printed = history.to_string();
+    let seeds =
+        printed.split_once("let repeated = idem_conformance::sequences(fixture.clone(), 0..");
+    let seeds = seeds.and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
+    let again = found(SEVENTH, 0..seeds.expect("it repeats the seeds")).expect_err(&printed);
+    assert_eq!(again.calls(), history.calls());
+    assert!(repeated(&history, SEVENTH).is_ok());
+}
+
+#[test]
+fn a_panic_of_the_store_is_the_last_reply() {
+    let history = found(PANICS, 0..50).expect_err("the panic is found");
+    let printed = history.to_string();
+    assert!(printed.contains("// observed Panicked(\"no owner of flawed:history."));
+}
+
+#[test]
+#[should_panic(expected = r#"["claims", "journals", "outcomes", "notifications"]"#)]
+fn another_name_of_sequences_panics_with_the_names() {
+    drop(replay(with(NONE), "claim", 0, &[]));
 }

@@ -1,6 +1,11 @@
 //! A call of a store, and its reply.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +14,7 @@ use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
     ListRequest, OutcomeKind, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, StoreError, StoreErrorKind,
+    ResolveReply, State, StoreError, StoreErrorKind, Unreadable,
 };
 
 use super::setting::Setting;
@@ -17,6 +22,25 @@ use crate::fixture::Plant;
 
 /// More steps than any listing of three records needs.
 const MOST_STEPS: usize = 10_000;
+
+/// The bytes of a record, shown as what they say.
+#[derive(Clone)]
+pub(super) struct Written(pub(super) Bytes);
+
+impl Written {
+    pub(super) fn record(&self) -> Result<Record, Unreadable> {
+        Record::decode(self.0.clone())
+    }
+}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.record() {
+            Ok(record) => record.fmt(f),
+            Err(why) => write!(f, "{} bytes that are {why:?}", self.0.len()),
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
@@ -37,7 +61,7 @@ pub(super) enum Call {
         key: usize,
         /// The claim that is passed to `complete_claim`.
         claim: Option<Header>,
-        record: Bytes,
+        record: Written,
     },
     Release {
         key: usize,
@@ -61,7 +85,7 @@ pub(super) enum Call {
         key: usize,
         seen: Header,
         journal: Option<Journal>,
-        record: Bytes,
+        record: Written,
     },
     Read {
         key: usize,
@@ -80,7 +104,7 @@ pub(super) enum Call {
     Listen,
     Plant {
         key: usize,
-        bytes: Bytes,
+        bytes: Written,
         life: Duration,
     },
     Advance {
@@ -88,8 +112,9 @@ pub(super) enum Call {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Reply {
+    #[default]
     Nothing,
     Claim(ClaimReply),
     Complete(CompleteReply),
@@ -105,6 +130,8 @@ pub(super) enum Reply {
     /// The store cannot list.
     CannotList,
     Failed(String),
+    /// The store panicked with this text.
+    Panicked(String),
 }
 
 impl Reply {
@@ -124,20 +151,34 @@ impl Reply {
     }
 }
 
+pub(super) fn is_answered(state: State) -> bool {
+    matches!(state, State::Done { outcome, .. } if outcome != OutcomeKind::Unknown)
+}
+
 /// The bytes of a record. Behind an answer its attempts are followed by their length.
-pub(super) fn encoded(header: &Header, body: &[u8], journal: &Journal) -> Bytes {
+pub(super) fn encoded(header: &Header, body: &[u8], journal: &Journal) -> Written {
     let mut header = *header;
     header.journal = journal.kind();
     let mut bytes = [&header.encode()[..], body, journal.as_bytes()].concat();
-    let is_answered = match header.state {
-        State::Done { outcome, .. } => outcome != OutcomeKind::Unknown,
-        _ => false,
-    };
-    if is_answered && header.journal != JournalKind::None {
+    if is_answered(header.state) && header.journal != JournalKind::None {
         let length = u32::try_from(journal.as_bytes().len()).expect("few attempts are kept");
         bytes.extend(length.to_be_bytes());
     }
-    bytes.into()
+    Written(bytes.into())
+}
+
+/// The reply of a call, or its panic.
+pub(super) async fn caught(reply: impl Future<Output = Reply>) -> Reply {
+    let mut reply = pin!(reply);
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| reply.as_mut().poll(cx)));
+        polled.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Poll::Ready(Reply::Panicked(text.unwrap_or_default()))
+        })
+    })
+    .await
 }
 
 fn replied<T>(reply: Result<T, StoreError>, wrap: impl FnOnce(T) -> Reply) -> Reply {
@@ -184,8 +225,8 @@ impl Call {
             }
             Self::Complete { key, claim, record } => {
                 let reply = match claim {
-                    Some(claim) => store.complete_claim(&keys[*key], claim, record).await,
-                    None => store.complete(&keys[*key], record).await,
+                    Some(claim) => store.complete_claim(&keys[*key], claim, &record.0).await,
+                    None => store.complete(&keys[*key], &record.0).await,
                 };
                 replied(reply, Reply::Complete)
             }
@@ -224,7 +265,7 @@ impl Call {
                 journal,
                 record,
             } => {
-                let reply = store.resolve(&keys[*key], seen, journal.as_ref(), record);
+                let reply = store.resolve(&keys[*key], seen, journal.as_ref(), &record.0);
                 replied(reply.await, Reply::Resolve)
             }
             Self::Read { key } => replied(store.read(&keys[*key]).await, Reply::Read),
@@ -232,7 +273,7 @@ impl Call {
             Self::AtHand { key, print } => Reply::AtHand(store.at_hand(&keys[*key], *print)),
             Self::List(listing) => listed(setting, listing).await,
             Self::Plant { key, bytes, life } => {
-                let (bytes, life) = (bytes.to_vec(), *life);
+                let (bytes, life) = (bytes.0.to_vec(), *life);
                 let plant = Plant::Bytes { bytes, life };
                 let planted = setting.fixture.plant(&keys[*key], plant).await;
                 assert!(planted, "the fixture must be able to plant bytes");

@@ -12,8 +12,8 @@ use idem_runtime::store::{
     OutcomeKind, ReadReply, Record, Remains, State, Watch,
 };
 
-use super::call::{Call, Listing, Reply, encoded};
-use super::history::{History, Step};
+use super::call::{Call, Listing, Reply, Written, caught, encoded, is_answered};
+use super::history::{History, Observed, Step};
 use super::model::{Expected, Model, adds_lapsed, is_claim};
 use super::operation::{Choices, Kind, Operation, Theme};
 use super::setting::{KEYS, OWNERS, Setting};
@@ -64,6 +64,8 @@ struct Driver<'a> {
     scale: Scale,
     model: Model,
     held: [[Option<Held>; OWNERS]; KEYS],
+    /// The operations that made a call, by the smallest numbers that make the same choices.
+    made: Vec<Operation>,
     steps: Vec<Step>,
     watches: Vec<Watching>,
 }
@@ -76,27 +78,34 @@ struct Watching {
     is_unseen: bool,
 }
 
-/// Runs a sequence, and replaces it by the one that makes the same choices by the smallest numbers. The error is what
-/// was called up to the reply that is not the model's.
+/// Runs a sequence on the keys of a number. The error is what was called up to the reply that is not the model's.
+///
+/// `patience` bounds the wait for a notification.
 pub(super) async fn run(
     fixture: &Arc<dyn Fixture>,
-    number: u64,
+    keys: u64,
+    patience: Duration,
     (name, theme): (&'static str, Theme),
-    sequence: &mut [Operation],
+    sequence: &[Operation],
 ) -> Result<(), History> {
-    let setting = Setting::of_run(fixture, number);
+    let setting = Setting::of_run(fixture, keys, patience);
     let mut driver = Driver {
         scale: Scale::of(fixture.drift()),
         setting: &setting,
         model: Model::new(setting.store.keeps_journals(), fixture.drift().is_zero()),
         held: Default::default(),
+        made: Vec::new(),
         steps: Vec::new(),
         watches: Vec::new(),
     };
     let outcome = driver.all(theme, sequence).await;
     // The records of this run are no burden to the next.
-    fixture.advance(driver.scale.step * 100).await;
-    outcome.map_err(|observed| History::new((name, sequence), &setting, &driver.steps, &observed))
+    let by = driver.scale.step * 100;
+    let _ = caught(Call::Advance { by }.send(&setting)).await;
+    outcome.map_err(|observed| {
+        let made = (name, keys, driver.made);
+        History::new(made, &setting, &driver.steps, &observed)
+    })
 }
 
 fn print(number: u8) -> Fingerprint {
@@ -155,12 +164,11 @@ fn joined(one: &Journal, other: &Journal) -> Journal {
 }
 
 impl Driver<'_> {
-    async fn all(&mut self, theme: Theme, sequence: &mut [Operation]) -> Result<(), String> {
+    async fn all(&mut self, theme: Theme, sequence: &[Operation]) -> Result<(), Observed> {
         for operation in sequence {
             let mut choices = Choices::new(*operation);
-            let call = self.call(theme, &mut choices);
-            *operation = choices.counted();
-            if let Some(call) = call {
+            if let Some(call) = self.call(theme, &mut choices) {
+                self.made.push(choices.counted());
                 self.step(call).await?;
             }
         }
@@ -297,16 +305,8 @@ impl Driver<'_> {
         if let Some(other) = choices.of(&[None, None, None, None, Some(2), Some(0)]) {
             header.types = types(other);
         }
-        let said = choices.of(&[
-            None,
-            Some(0),
-            Some(0),
-            Some(1),
-            None,
-            Some(2),
-            Some(3),
-            Some(4),
-        ]);
+        // 9: no claim is passed.
+        let said = choices.of(&[9, 0, 0, 1, 9, 2, 3, 4]);
         let sized = body(choices.of(&[1, 0, 100, 8_191, 8_192, 8_193, 20_000]));
         let brings = choices.of(&[0, 0, 1, 2]);
         let (body, journal) = match (outcome, brings) {
@@ -322,7 +322,7 @@ impl Driver<'_> {
         header.journal = journal.kind();
         Call::Complete {
             key,
-            claim: said.map(|field| altered(held.claim, field)),
+            claim: (said < 9).then(|| altered(held.claim, said)),
             record: encoded(&header, &body, &journal),
         }
     }
@@ -432,7 +432,7 @@ impl Driver<'_> {
         let (mut header, journal) = self.there(key);
         let life = header.retain;
         let is_claim = is_claim(&header);
-        let whole = |header: &Header| encoded(header, b"", &journal);
+        let whole = |header: &Header| encoded(header, b"", &journal).0;
         let bytes = match choices.of(&[0, 1, 2, 3, 4, 5, 6]) {
             _ if !is_claim => Bytes::from_static(b"5D"),
             0 => {
@@ -458,12 +458,13 @@ impl Driver<'_> {
             5 => Bytes::from_static(b"5"),
             _ => Bytes::new(),
         };
+        let bytes = Written(bytes);
         Call::Plant { key, bytes, life }
     }
 
     /// An earlier call, sent again or arriving late.
     fn again(&self, choices: &mut Choices) -> Option<Call> {
-        let back = choices.of(&[1, 2, 3, 4, 5, 6, 8, 10]);
+        let back = choices.of(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let call = &self.steps.iter().rev().nth(back - 1)?.call;
         match call {
             // A journal only grows within one claim.
@@ -484,10 +485,10 @@ impl Driver<'_> {
     }
 
     /// Makes a call. The error is what was observed instead of the model's reply.
-    async fn step(&mut self, call: Call) -> Result<(), String> {
+    async fn step(&mut self, call: Call) -> Result<(), Observed> {
         self.setting.clear();
         let mut expected = self.model.apply(&call);
-        let observed = self.send(&call).await;
+        let observed = caught(self.send(&call)).await;
         let settled = self.settled(&expected, observed.clone());
         let agree = settled == expected.reply;
         if agree {
@@ -496,33 +497,23 @@ impl Driver<'_> {
         let (key, notifies, resolves) = (call.key(), expected.notifies, expected.resolves);
         self.steps.push(Step { call, expected });
         if !agree {
-            return Err(format!("{observed:?}"));
+            return Err(Observed::Reply(observed, settled));
         }
         if notifies {
             self.assert_watches(key).await?;
         }
         match key {
-            Some(key) if resolves && !self.setting.is_told(key).await => {
-                Err("no notification of the listener".to_owned())
-            }
+            Some(key) if resolves && !self.setting.is_told(key).await => Err(Observed::NoListener),
             _ => Ok(()),
         }
     }
 
-    async fn assert_watches(&mut self, key: Option<usize>) -> Result<(), String> {
-        let patience = self.setting.fixture.patience();
-        for Watching {
-            step,
-            watch,
-            is_unseen,
-        } in &mut self.watches
-        {
-            let watched = self.steps[*step].call.key();
-            if watched == key && !*is_unseen && !in_time(patience, watch.changed()).await {
-                return Err(format!(
-                    "no notification of the watch of step {}",
-                    *step + 1
-                ));
+    async fn assert_watches(&mut self, key: Option<usize>) -> Result<(), Observed> {
+        let patience = self.setting.patience;
+        for it in &mut self.watches {
+            let is_of = self.steps[it.step].call.key() == key;
+            if is_of && !it.is_unseen && !in_time(patience, it.watch.changed()).await {
+                return Err(Observed::NoWatch(it.step + 1));
             }
         }
         Ok(())
@@ -649,10 +640,6 @@ impl Driver<'_> {
             }
         }
     }
-}
-
-fn is_answered(state: State) -> bool {
-    matches!(state, State::Done { outcome, .. } if outcome != OutcomeKind::Unknown)
 }
 
 /// Whether a record has this header and journal, and the model's answer.

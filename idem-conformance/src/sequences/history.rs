@@ -1,39 +1,63 @@
 //! The shortest history on which a store and the model do not agree, printed as the code of a test.
 
 use std::fmt;
+use std::ops::Range;
 
 use idem_runtime::store::ClaimReply;
 
 use super::call::{Call, Reply};
 use super::model::Expected;
 use super::operation::Operation;
+use super::rules::{RULES, nearest};
 use super::setting::Setting;
 
 /// A call, and the reply that the model expects.
-#[derive(Debug)]
 pub(super) struct Step {
     pub(super) call: Call,
     pub(super) expected: Expected,
 }
 
-/// The shortest history found in which a store replies otherwise than the contract says.
+/// What was observed in place of the last expected reply.
+pub(super) enum Observed {
+    /// Another reply, and the same with the model's choice of what the contract leaves open.
+    Reply(Reply, Reply),
+    /// The watch of this step was not notified.
+    NoWatch(usize),
+    NoListener,
+}
+
+/// The shortest history found that breaks the contract of a store.
 ///
-/// Its [`Display`](fmt::Display) is the code of a function that makes the same calls by [`replay`](crate::replay), with
-/// the calls and the expected replies as comments. It fails on the store in which it was found.
-#[derive(Debug)]
+/// Its [`Display`](fmt::Display), and its `Debug`, is the code of a function that repeats the calls by
+/// [`replay`](crate::replay). Comments give the calls with the expected replies, the seed, and the rule that the last
+/// reply is nearest to.
+///
+/// In the store in which it was found it failed twice more: on keys without a record, or else on the same keys after
+/// the life of their records. A fault that needs more than that, such as a number of calls before, does not show on an
+/// empty store; the code then repeats the seeds up to this one, or a comment at its end has the call that does.
 pub struct History {
     theme: &'static str,
-    operations: Vec<Operation>,
+    /// The number of the keys on which it failed.
+    pub(super) keys: u64,
+    pub(super) operations: Vec<Operation>,
     comments: Vec<String>,
-    calls: usize,
+    pub(super) calls: usize,
+    /// 0: none in particular.
+    rule: u8,
+    /// The text of the panic that was the last reply, without its numbers.
+    pub(super) panic: Option<Box<str>>,
+    /// The seeds up to the one that found it, unless it was replayed.
+    pub(super) seeds: Range<u64>,
+    /// Whether it failed again.
+    pub(super) recurs: bool,
 }
 
 impl History {
     pub(super) fn new(
-        (theme, operations): (&'static str, &[Operation]),
+        (theme, keys, operations): (&'static str, u64, Vec<Operation>),
         setting: &Setting,
         steps: &[Step],
-        observed: &str,
+        observed: &Observed,
     ) -> Self {
         let (mut comments, mut names) = (Vec::new(), Vec::new());
         for (n, owner) in setting.owners.iter().enumerate() {
@@ -43,6 +67,7 @@ impl History {
             let replaced = |text: String, (from, to): &(String, String)| text.replace(from, to);
             names.iter().fold(text, replaced)
         };
+        let mut last = String::new();
         for (n, Step { call, expected }) in steps.iter().enumerate() {
             comments.push(readable(&names, format!("Step {}: {call:?}", n + 1)));
             if let Reply::Claim(
@@ -51,16 +76,39 @@ impl History {
             {
                 names.push((format!("{fence:?}"), format!("fence{}", n + 1)));
             }
+            last = format!("{:?}", expected.reply);
             if !matches!(expected.reply, Reply::Nothing) {
-                comments.push(readable(&names, format!("expected {:?}", expected.reply)));
+                comments.push(readable(&names, format!("expected {last}")));
             }
         }
-        comments.push(readable(&names, format!("observed {observed}")));
+        let mut panic = None;
+        let (mut text, rule) = match observed {
+            Observed::Reply(reply, settled) => {
+                if let Reply::Panicked(text) = reply {
+                    panic = Some(text.replace(|c: char| c.is_ascii_hexdigit(), "").into());
+                }
+                (
+                    format!("{reply:?}"),
+                    nearest(&last, &format!("{settled:?}")),
+                )
+            }
+            Observed::NoWatch(step) => (format!("no notification of the watch of step {step}"), 14),
+            Observed::NoListener => ("no notification of the listener".to_owned(), 15),
+        };
+        if text == last {
+            text += ", with other bytes in its body or journal";
+        }
+        comments.push(readable(&names, format!("observed {text}")));
         Self {
             theme,
-            operations: operations.to_vec(),
+            keys,
+            operations,
             comments,
             calls: steps.len(),
+            rule,
+            panic,
+            seeds: 0..0,
+            recurs: false,
         }
     }
 
@@ -73,10 +121,24 @@ impl History {
 
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (theme, keys, seeds) = (self.theme, self.keys, &self.seeds);
+        let by = |seed| format!(", by seed {seed} of {theme:?}");
+        let by = seeds.end.checked_sub(1).map(by).unwrap_or_default();
         writeln!(
             f,
-            "/// The shortest history found by `idem_conformance::sequences`.\n\
-             async fn history(fixture: &std::sync::Arc<dyn idem_conformance::Fixture>) {{"
+            "/// The shortest history found by `idem_conformance::sequences`{by}."
+        )?;
+        if let (number @ 1.., Some(rule)) =
+            (self.rule, RULES.get(usize::from(self.rule).wrapping_sub(1)))
+        {
+            writeln!(
+                f,
+                "///\n/// Its last reply is nearest to rule {number} of `Store`: {rule}."
+            )?;
+        }
+        writeln!(
+            f,
+            "async fn history(fixture: &std::sync::Arc<dyn idem_conformance::Fixture>) {{"
         )?;
         for line in self.comments.iter().flat_map(|comment| comment.lines()) {
             writeln!(f, "    // {line}")?;
@@ -88,10 +150,32 @@ impl fmt::Display for History {
         writeln!(
             f,
             "    ];\n    \
-             let replayed = idem_conformance::replay(fixture.clone(), {:?}, &operations).await;\n    \
-             assert!(replayed.is_ok(), \"{{}}\", replayed.unwrap_err());\n}}",
-            self.theme
-        )
+             let replayed = idem_conformance::replay(fixture.clone(), {theme:?}, {keys}, &operations).await;\n    \
+             assert!(replayed.is_ok(), \"{{}}\", replayed.unwrap_err());"
+        )?;
+        if !seeds.is_empty() {
+            let call = format!("idem_conformance::sequences(fixture.clone(), {seeds:?})");
+            if self.recurs {
+                writeln!(
+                    f,
+                    "    // A fault that needs more than these calls is repeated by `{call}`."
+                )?;
+            } else {
+                writeln!(
+                    f,
+                    "    // It did not fail again, so the seeds before it are repeated as well.\n    \
+                     let repeated = {call}.await;\n    \
+                     assert!(repeated.is_ok(), \"{{}}\", repeated.unwrap_err());"
+                )?;
+            }
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -13,7 +13,7 @@ use idem_runtime::store::{
     ResolveReply, State, Unreadable,
 };
 
-use super::call::{Call, Listing, Reply, encoded};
+use super::call::{Call, Listing, Reply, encoded, is_answered};
 use super::setting::KEYS;
 
 /// How long a released record of which nothing remains is kept at least.
@@ -40,7 +40,7 @@ struct Kept {
 }
 
 /// The expected reply, and what the store is free to choose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a freedom or a duty of its own"
@@ -65,12 +65,7 @@ impl From<Reply> for Expected {
     fn from(reply: Reply) -> Self {
         Self {
             reply,
-            new_fence: false,
-            lapsed: None,
-            at_most: None,
-            optional: false,
-            notifies: false,
-            resolves: false,
+            ..Self::default()
         }
     }
 }
@@ -98,8 +93,7 @@ impl Entry {
     }
 
     fn is_answered(&self) -> bool {
-        self.outcome()
-            .is_some_and(|outcome| outcome != OutcomeKind::Unknown)
+        is_answered(self.header.state)
     }
 
     fn is_success(&self) -> bool {
@@ -121,7 +115,7 @@ impl Entry {
     /// The record that a reader gets.
     fn record(&self) -> Record {
         let bytes = encoded(&self.header, &self.body, &self.journal);
-        Record::decode(bytes).expect("the model's records are whole")
+        bytes.record().expect("the model's records are whole")
     }
 
     /// This entry, in the place of another: the attempts, the higher fence and the known fingerprint stay.
@@ -266,7 +260,7 @@ impl Model {
         match call {
             Call::Claim { key, request, .. } => self.claim(*key, request),
             Call::Complete { key, record, .. } => {
-                let done = Record::decode(record.clone()).expect("it was encoded here");
+                let done = record.record().expect("it was encoded here");
                 let done = self.brought(&done);
                 let (reply, notifies) = self.complete(*key, done);
                 Expected {
@@ -303,7 +297,7 @@ impl Model {
                 journal,
                 record,
             } => {
-                let new = Record::decode(record.clone()).expect("it was encoded here");
+                let new = record.record().expect("it was encoded here");
                 let is_seen = self.entry(*key).is_some_and(|entry| entry.seen);
                 let (reply, wrote) = self.resolve(*key, seen, journal.as_ref(), &new);
                 Expected {
@@ -330,7 +324,7 @@ impl Model {
             Call::AtHand { key, print } => self.at_hand(*key, *print),
             Call::List(listing) => Reply::Listed(self.list(listing)).into(),
             Call::Plant { key, bytes, life } => {
-                let value = Record::decode(bytes.clone()).map(|record| self.brought(&record));
+                let value = bytes.record().map(|record| self.brought(&record));
                 let ends = self.now + *life;
                 self.keys[*key] = Some(Kept { value, ends });
                 Reply::Nothing.into()

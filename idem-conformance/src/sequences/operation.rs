@@ -1,5 +1,7 @@
 //! The operations of a sequence, as bytes that choose from tables: zero is the simplest choice.
 
+use std::ops::Range;
+
 /// The choices of one operation.
 pub(super) type Operation = [u8; 16];
 
@@ -112,24 +114,61 @@ impl Choices {
     }
 }
 
+/// The choice of how far back the call is that an `Again` repeats, less one.
+const BACK: usize = 2;
+
+/// The operation that an `Again` repeats.
+fn repeated(theme: Theme, sequence: &[Operation], n: usize) -> Option<usize> {
+    let is_again = theme[usize::from(sequence[n][0])] == Again;
+    n.checked_sub(usize::from(sequence[n][BACK]) + 1)
+        .filter(|_| is_again)
+}
+
+/// A sequence without these operations: an `Again` behind them repeats the same call as before, if that is left.
+fn without(theme: Theme, sequence: &[Operation], gone: Range<usize>) -> Vec<Operation> {
+    let mut fewer = sequence.to_vec();
+    for n in gone.end..sequence.len() {
+        let mut call = repeated(theme, sequence, n);
+        while let Some(again) = call.filter(|call| gone.contains(call)) {
+            call = repeated(theme, sequence, again);
+        }
+        if let Some(call) = call {
+            let back = n - call - if call < gone.start { gone.len() } else { 0 };
+            fewer[n][BACK] = u8::try_from(back - 1).unwrap_or(u8::MAX);
+        }
+    }
+    fewer.drain(gone);
+    fewer
+}
+
 /// The simpler sequences to try next: without some of the operations, and with simpler choices.
-pub(super) fn simpler(sequence: &[Operation]) -> Vec<Vec<Operation>> {
+///
+/// Each operation of the sequence makes a call, and its choices are counted.
+pub(super) fn simpler(theme: Theme, sequence: &[Operation]) -> Vec<Vec<Operation>> {
     let mut all = Vec::new();
-    let mut width = sequence.len() / 2;
+    let mut width = sequence.len().div_ceil(2);
     while width > 0 {
         for start in (0..sequence.len()).step_by(width) {
-            let mut fewer = sequence.to_vec();
-            fewer.drain(start..(start + width).min(sequence.len()));
-            all.push(fewer);
+            let end = (start + width).min(sequence.len());
+            all.push(without(theme, sequence, start..end));
         }
         width /= 2;
     }
     for (n, operation) in sequence.iter().enumerate() {
+        let mut simpler = |operation| {
+            let mut simpler = sequence.to_vec();
+            simpler[n] = operation;
+            all.push(simpler);
+        };
+        let first = repeated(theme, sequence, n).map(|first| sequence[first]);
+        first.map(&mut simpler);
         for (m, choice) in operation.iter().enumerate() {
-            for less in 0..*choice {
-                let mut simpler = sequence.to_vec();
-                simpler[n][m] = less;
-                all.push(simpler);
+            // Nothing becomes an `Again`, or the search would go round in circles.
+            let is_less = |less: &u8| m > 0 || theme[usize::from(*less)] != Again;
+            for less in (0..*choice).filter(is_less) {
+                let mut operation = *operation;
+                operation[m] = less;
+                simpler(operation);
             }
         }
     }

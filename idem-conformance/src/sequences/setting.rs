@@ -1,6 +1,7 @@
 //! The keys and owners of a history.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{Journal, Owner, RecordKey, Store};
@@ -20,12 +21,14 @@ pub(super) struct Setting {
     /// A journal of one label, which is no step.
     pub(super) label: Journal,
     pub(super) fixture: Arc<dyn Fixture>,
+    /// The time limit of a notification.
+    pub(super) patience: Duration,
     listener: Mutex<Option<Arc<NotificationLog>>>,
 }
 
 impl Setting {
-    /// Many runs share a fixture.
-    pub(super) fn of_run(fixture: &Arc<dyn Fixture>, run: u64) -> Self {
+    /// The keys of this number, of which many runs share a fixture.
+    pub(super) fn of_run(fixture: &Arc<dyn Fixture>, run: u64, patience: Duration) -> Self {
         let store = fixture.store();
         let key = |more: &str, last: u8| {
             let mut digest = [0x2a; 32];
@@ -47,6 +50,7 @@ impl Setting {
             owners,
             label: Journal::default().with_label("order 4711"),
             fixture: Arc::clone(fixture),
+            patience,
             listener: Mutex::default(),
         }
     }
@@ -54,7 +58,7 @@ impl Setting {
     /// Subscribes a listener, if the store notifies listeners.
     pub(super) async fn listen(&self) {
         let (store, prefix) = (&*self.store, self.fixture.prefix());
-        let log = listen(store, &prefix, self.fixture.patience()).await;
+        let log = listen(store, &prefix, self.patience).await;
         *self.lock() = log;
     }
 
@@ -71,7 +75,7 @@ impl Setting {
         match log {
             Some(log) => {
                 let digest = *self.keys[key].digest();
-                log.is_told(self.fixture.patience(), digest).await
+                log.is_told(self.patience, digest).await
             }
             None => true,
         }
