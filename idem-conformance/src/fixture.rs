@@ -45,12 +45,13 @@ pub trait Fixture: Send + Sync {
         Duration::ZERO
     }
 
-    /// The time limit of a [`Watch`](idem_runtime::store::Watch) notification, by the machine's clock.
+    /// The time limit of a notification of a [`Watch`](idem_runtime::store::Watch) or a listener, by the machine's clock.
     ///
-    /// After it the store is taken for one that does not notify. 20 seconds, the default, is long enough for a busy
-    /// machine.
+    /// After it the store is taken for one that does not notify. A fault of notifications costs it about ten times: 5
+    /// seconds, the default, suit a store on the same machine, and a busy server may need 20. While a
+    /// [`History`](crate::History) is made shorter, a tenth of it is waited, and the shortest one is then verified.
     fn patience(&self) -> Duration {
-        Duration::from_secs(20)
+        Duration::from_secs(5)
     }
 
     /// A fixture of an empty store of the same kind with little capacity.

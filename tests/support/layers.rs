@@ -80,6 +80,10 @@ impl Fixture for InLayers {
         self.fast.drift().max(self.durable.drift())
     }
 
+    fn patience(&self) -> Duration {
+        self.fast.patience().max(self.durable.patience())
+    }
+
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
         Box::pin(async move {
             let durable = self.durable.scarce().await?;

@@ -261,7 +261,11 @@ impl Fixture for InRedis {
     }
 
     fn drift(&self) -> Duration {
-        Duration::from_secs(20)
+        PATIENCE
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {

@@ -70,4 +70,8 @@ impl<B: Backend> Fixture for InSql<B> {
     fn drift(&self) -> Duration {
         PATIENCE
     }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
 }
