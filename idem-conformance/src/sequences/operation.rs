@@ -127,14 +127,14 @@ fn repeated(theme: Theme, sequence: &[Operation], n: usize) -> Option<usize> {
 /// A sequence without these operations: an `Again` behind them repeats the same call as before, if that is left.
 fn without(theme: Theme, sequence: &[Operation], gone: Range<usize>) -> Vec<Operation> {
     let mut fewer = sequence.to_vec();
-    for n in gone.end..sequence.len() {
+    for (n, operation) in fewer.iter_mut().enumerate().skip(gone.end) {
         let mut call = repeated(theme, sequence, n);
         while let Some(again) = call.filter(|call| gone.contains(call)) {
             call = repeated(theme, sequence, again);
         }
         if let Some(call) = call {
             let back = n - call - if call < gone.start { gone.len() } else { 0 };
-            fewer[n][BACK] = u8::try_from(back - 1).unwrap_or(u8::MAX);
+            operation[BACK] = u8::try_from(back - 1).unwrap_or(u8::MAX);
         }
     }
     fewer.drain(gone);
