@@ -1,6 +1,5 @@
 //! What the shop needs of a database: tables, whole numbers in and out, transactions.
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use idem_runtime::store::sql::{self, Backend, SqlStore, SqlTransaction};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor as _, Pool, Row as _};
 
-use super::order::Account;
+use super::order::{ITEMS, STOCK};
 
 /// Bounds every wait of the shop: for a connection, for a locked file, for somebody who was quicker.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,8 +24,6 @@ pub trait Database: Send + Sync + 'static {
 
     /// Its name, as workers are told.
     const NAME: &'static str;
-    /// The type of a column that counts.
-    const SERIAL: &'static str;
 
     /// Connections that are made when they are needed.
     fn pool(url: &str, connections: u32) -> Pool<Self::Driver>;
@@ -45,7 +42,7 @@ pub trait Database: Send + Sync + 'static {
 }
 
 macro_rules! database {
-    ($name:ident, $driver:ident, $conn:ident, $word:literal, $serial:literal, $options:expr) => {
+    ($name:ident, $driver:ident, $conn:ident, $word:literal, $options:expr) => {
         #[doc = concat!("The shop in ", stringify!($driver), ".")]
         #[derive(Debug)]
         pub struct $name;
@@ -56,7 +53,6 @@ macro_rules! database {
             type Connection = sqlx::$conn;
 
             const NAME: &'static str = $word;
-            const SERIAL: &'static str = $serial;
 
             fn pool(url: &str, connections: u32) -> Pool<Self::Driver> {
                 let pool = PoolOptions::new().max_connections(connections);
@@ -84,32 +80,13 @@ macro_rules! database {
 
 type Options<D> = <<D as Database>::Connection as Connection>::Options;
 
-database!(
-    InSqlite,
-    Sqlite,
-    SqliteConnection,
-    "sqlite",
-    "INTEGER PRIMARY KEY AUTOINCREMENT",
-    |options| options.busy_timeout(PATIENCE)
-);
-database!(
-    InPostgres,
-    Postgres,
-    PgConnection,
-    "postgres",
-    "BIGSERIAL PRIMARY KEY",
-    |same| same
-);
-database!(
-    InMariaDb,
-    MySql,
-    MySqlConnection,
-    "mariadb",
-    "BIGINT AUTO_INCREMENT PRIMARY KEY",
-    |same| same
-);
+database!(InSqlite, Sqlite, SqliteConnection, "sqlite", |options| {
+    options.busy_timeout(PATIENCE)
+});
+database!(InPostgres, Postgres, PgConnection, "postgres", |same| same);
+database!(InMariaDb, MySql, MySqlConnection, "mariadb", |same| same);
 
-/// Makes idem's table and those of the shop, with what it has at first.
+/// Creates idem's table and those of the shop, with its stock.
 pub async fn open_shop<D: Database>(url: &str) {
     let store = SqlStore::<D::Backend>::connect(url)
         .await
@@ -117,27 +94,18 @@ pub async fn open_shop<D: Database>(url: &str) {
     store.migrate().await.expect("the table is created");
     let pool = D::pool(url, 1);
     let mut conn = pool.acquire().await.expect("the database is up");
-    let serial = D::SERIAL;
-    // No column but those that count is unique: that there is one order is idem's doing.
-    let mut tables = vec![
-        format!("CREATE TABLE orders (id {serial}, number BIGINT)"),
+    let items: Vec<_> = (0..ITEMS)
+        .map(|item| format!("({item}, {STOCK})"))
+        .collect();
+    for sql in [
+        // No column is unique: only idem keeps an order from being taken twice.
+        "CREATE TABLE orders (number BIGINT, item BIGINT)".to_owned(),
+        "CREATE TABLE stock (item BIGINT PRIMARY KEY, units BIGINT)".to_owned(),
         format!(
-            "CREATE TABLE journal (id {serial}, account BIGINT, place BIGINT, change_by BIGINT, \
-             balance BIGINT, number BIGINT)"
+            "INSERT INTO stock (item, units) VALUES {}",
+            items.join(", ")
         ),
-    ];
-    for account in Account::ALL {
-        let (table, (count, units)) = (account.table(), account.beginning());
-        tables.push(format!(
-            "CREATE TABLE {table} (id BIGINT PRIMARY KEY, units BIGINT)"
-        ));
-        let mut insert = format!("INSERT INTO {table} (id, units) VALUES (0, {units})");
-        for id in 1..count {
-            write!(insert, ", ({id}, {units})").expect("a string takes anything");
-        }
-        tables.push(insert);
-    }
-    for sql in tables {
+    ] {
         D::change(&mut conn, sql).await.expect("a good statement");
     }
 }

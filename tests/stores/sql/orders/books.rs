@@ -3,24 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use idem_tests::orders::database::Database;
-use idem_tests::orders::order::{Account, Order};
+use idem_tests::orders::order::{ITEMS, STOCK, items};
 use tokio::runtime::Builder;
 
 use super::ledger::Ledger;
 
-/// An account's number, and an id.
-type Place = (i64, i64);
-
-/// The rows of an order, and its lines of the journal: each with the change of a balance.
-type Rows = (usize, Vec<(Place, i64)>);
-
 /// The tables of a shop.
 #[derive(Debug)]
 pub(crate) struct Books {
-    orders: BTreeMap<u64, Rows>,
-    /// Each line with the change and the balance, oldest first.
-    journal: Vec<(Place, i64, i64)>,
-    balances: BTreeMap<Place, i64>,
+    /// The items of each order, sorted.
+    orders: BTreeMap<u64, Vec<i64>>,
+    /// The units left of each item.
+    stock: BTreeMap<i64, i64>,
     records: u64,
 }
 
@@ -31,33 +25,22 @@ impl Books {
         runtime.expect("a runtime starts").block_on(async {
             let pool = D::pool(url, 1);
             let mut conn = pool.acquire().await.expect("the database is up");
-            let mut rows = async |sql: String| {
-                let rows = D::rows(&mut conn, sql).await;
+            let mut rows = async |sql: &str| {
+                let rows = D::rows(&mut conn, sql.to_owned()).await;
                 rows.expect("the tables can be read")
             };
-            let mut orders = BTreeMap::<u64, Rows>::new();
-            for row in rows("SELECT number FROM orders".to_owned()).await {
-                orders.entry(row[0].unsigned_abs()).or_default().0 += 1;
+            let mut orders = BTreeMap::<_, Vec<_>>::new();
+            for row in rows("SELECT number, item FROM orders ORDER BY item").await {
+                let items = orders.entry(row[0].unsigned_abs()).or_default();
+                items.push(row[1]);
             }
-            let (columns, mut journal) = ("account, place, change_by, balance, number", Vec::new());
-            for row in rows(format!("SELECT {columns} FROM journal ORDER BY id")).await {
-                let (place, by) = ((row[0], row[1]), row[2]);
-                let order = orders.entry(row[4].unsigned_abs()).or_default();
-                order.1.push((place, by));
-                journal.push((place, by, row[3]));
-            }
-            let records = rows("SELECT count(*) FROM idem_records".to_owned()).await;
-            let mut balances = BTreeMap::new();
-            for account in Account::ALL {
-                for row in rows(format!("SELECT id, units FROM {}", account.table())).await {
-                    balances.insert((account.number(), row[0]), row[1]);
-                }
-            }
+            let stock = rows("SELECT item, units FROM stock").await;
+            let stock = stock.iter().map(|row| (row[0], row[1])).collect();
+            let records = rows("SELECT count(*) FROM idem_records").await[0][0].unsigned_abs();
             Self {
                 orders,
-                journal,
-                balances,
-                records: records[0][0].unsigned_abs(),
+                stock,
+                records,
             }
         })
     }
@@ -66,19 +49,27 @@ impl Books {
     pub(crate) fn violations(&self, ledger: &Ledger) -> Vec<String> {
         let mut wrong = Vec::new();
         let expected = self.answers(ledger, &mut wrong);
-        // A placed order has one row and its lines of the journal; any other has neither.
+        // A placed order has a row for each item; any other has none.
         for number in (expected.keys().chain(self.orders.keys())).collect::<BTreeSet<_>>() {
             let (found, expected) = (self.orders.get(number), expected.get(number));
             if found != expected {
                 wrong.push(format!("order {number} has {found:?}, not {expected:?}"));
             }
         }
-        self.journal(&mut wrong);
+        // Each row took a unit.
+        let mut stock: BTreeMap<_, _> =
+            (0..ITEMS.cast_signed()).map(|item| (item, STOCK)).collect();
+        for item in self.orders.values().flatten() {
+            *stock.get_mut(item).expect("an item of the shop") -= 1;
+        }
+        if stock != self.stock {
+            wrong.push(format!("{:?} are left, not {stock:?}", self.stock));
+        }
         wrong
     }
 
-    /// Every order has one answer and one record, and a refusal is justified. Returns the rows of placed orders.
-    fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeMap<u64, Rows> {
+    /// Every order has one answer and one record, and a refusal is justified. Returns the items of placed orders.
+    fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeMap<u64, Vec<i64>> {
         let mut placed = BTreeMap::new();
         let count = ledger.orders();
         for number in 0..count {
@@ -88,18 +79,15 @@ impl Books {
                 wrong.push(format!("order {number} has the answers {answers:?}"));
                 continue;
             };
-            let changes = Order::of(number).changes;
-            let changes = changes.iter();
-            let mut changes = changes.map(|one| ((one.account.number(), one.id), one.by));
+            let mut items = items(number);
+            items.sort_unstable();
             let words: Vec<_> = answer.split(' ').collect();
             match words[..] {
-                ["placed", _] => drop(placed.insert(number, (1, changes.collect()))),
-                ["refused", _, account] => {
-                    let account: i64 = account.parse().expect("an account");
-                    let change = changes.find(|((of, _), _)| *of == account);
-                    let (place, by) = change.expect("it was refused for what it wanted");
-                    let left = self.balances[&place];
-                    if left + by >= 0 {
+                ["placed", _] => drop(placed.insert(number, items)),
+                ["refused", _, item] => {
+                    let item = item.parse().expect("an item");
+                    let left = self.stock[&item];
+                    if left > 0 || !items.contains(&item) {
                         wrong.push(format!("order {number} is refused, and {left} are left"));
                     }
                 }
@@ -110,27 +98,5 @@ impl Books {
             wrong.push(format!("{} records of {count} orders", self.records));
         }
         placed
-    }
-
-    /// The lines of the journal lead from each initial balance to the final one.
-    fn journal(&self, wrong: &mut Vec<String>) {
-        let mut balances = BTreeMap::new();
-        for account in Account::ALL {
-            let (count, units) = account.beginning();
-            let ids = (0..count).map(u64::cast_signed);
-            balances.extend(ids.map(|id| ((account.number(), id), units)));
-        }
-        for (place, by, told) in &self.journal {
-            let balance = balances.get_mut(place).expect("a balance of the shop");
-            *balance += by;
-            if balance != told {
-                wrong.push(format!(
-                    "the journal of {place:?} comes to {balance}, not {told}"
-                ));
-            }
-        }
-        if balances != self.balances {
-            wrong.push(format!("{:?}, not {balances:?}", self.balances));
-        }
     }
 }

@@ -7,8 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use idem_harness::{DatabaseServer, Worker};
-use idem_tests::bounds::bound;
-use idem_tests::orders::order::Account;
 use idem_tests::seeded::Seeded;
 
 use super::ledger::Ledger;
@@ -21,12 +19,12 @@ const LAST: usize = 2;
 /// A run of the order flow.
 #[derive(Debug)]
 pub(crate) struct Lives<'a> {
-    pub(crate) database: &'static str,
-    pub(crate) url: &'a str,
-    pub(crate) kills: u64,
+    database: &'static str,
+    url: &'a str,
+    kills: u64,
     /// A server that is killed as well, once in so many kills of a worker.
-    pub(crate) server: Option<(&'a DatabaseServer, u64)>,
-    pub(crate) seed: u64,
+    server: Option<(&'a DatabaseServer, u64)>,
+    seed: u64,
     next: AtomicU64,
     heard: Mutex<Heard>,
 }
@@ -35,26 +33,28 @@ pub(crate) struct Lives<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) ledger: Ledger,
-    /// Number of tasks killed after each step and before the next.
+    /// Number of orders killed after each step and before the next.
     pub(crate) hits: BTreeMap<String, usize>,
     /// Kills that ended at least one transaction in which a body had begun.
-    pub(crate) inside: usize,
-    /// Reasons for retries of orders.
-    pub(crate) again: BTreeMap<String, usize>,
+    pub(crate) inside: u64,
 }
 
-/// Current step of each task of a worker.
+/// Current step of each order of a worker that has no answer yet.
 type Doing = BTreeMap<String, String>;
 
 impl<'a> Lives<'a> {
-    pub(crate) fn new(database: &'static str, url: &'a str) -> Self {
-        let (seed, _) = Seeded::from_env();
+    pub(crate) fn new(
+        database: &'static str,
+        url: &'a str,
+        kills: u64,
+        server: Option<(&'a DatabaseServer, u64)>,
+    ) -> Self {
         Self {
             database,
             url,
-            kills: bound(80, 200),
-            server: None,
-            seed,
+            kills,
+            server,
+            seed: Seeded::from_env().0,
             next: AtomicU64::new(0),
             heard: Mutex::default(),
         }
@@ -161,17 +161,15 @@ impl<'a> Lives<'a> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<_> = rest.splitn(3, ' ').collect();
         match (word, &words[..]) {
-            ("step", [task, _, step]) => {
-                doing.insert((*task).to_owned(), (*step).to_owned());
+            ("step", [number, step]) => {
+                doing.insert((*number).to_owned(), (*step).to_owned());
             }
             ("answer", [number, how, answer]) => {
+                doing.remove(*number);
                 let number = number.parse().expect("a number");
                 self.heard().ledger.answered(number, *how == "ran", answer);
             }
-            ("again", [_, "none", why]) => {
-                *self.heard().again.entry((*why).to_owned()).or_default() += 1;
-            }
-            ("waits" | "ready", _) => {}
+            ("waits" | "ready" | "again", _) => {}
             ("done", _) => return false,
             _ => panic!("not understood: {line}"),
         }
@@ -181,10 +179,7 @@ impl<'a> Lives<'a> {
     /// Counts the steps at which a worker was killed.
     fn buried(&self, doing: Doing) {
         let mut heard = self.heard();
-        if doing.is_empty() {
-            *heard.hits.entry("start".to_owned()).or_default() += 1;
-        }
-        heard.inside += usize::from(doing.values().any(|step| is_inside(step)));
+        heard.inside += u64::from(doing.values().any(|step| is_inside(step)));
         for step in doing.into_values() {
             *heard.hits.entry(step).or_default() += 1;
         }
@@ -193,10 +188,7 @@ impl<'a> Lives<'a> {
 
 /// Whether a step lies between the start of a body and the commit of its transaction.
 fn is_inside(step: &str) -> bool {
-    let steps = ["claimed", "ordered", "recorded"];
-    let tables = || Account::ALL.iter().map(|account| account.table());
-    steps.contains(&step)
-        || tables().any(|table| step.strip_suffix("-journal").unwrap_or(step) == table)
+    ["claimed", "booked", "ordered", "recorded"].contains(&step)
 }
 
 fn give(worker: &mut Worker, numbers: &[u64]) {

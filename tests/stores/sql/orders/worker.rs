@@ -7,26 +7,25 @@
 //! orders <number> …  takes these orders, each until it has an answer; ends with `done`
 //! ```
 //!
-//! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
+//! It prints `step <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
 //! `again <number> <why>` before a retry of an order.
 
 mod flow;
 
-use std::collections::VecDeque;
 use std::env;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use idem_runtime::store::sql::SqlStore;
 use idem_runtime::{Engine, OnRunning};
 use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
-use tokio::task::JoinSet;
 
 use self::flow::Clerk;
 
-/// Number of orders that a worker takes at once.
-const TASKS: usize = 3;
+const ORDERS_AT_ONCE: usize = 3;
 const CONNECTIONS: u32 = 20;
 
 #[tokio::main(worker_threads = 2)]
@@ -72,30 +71,13 @@ async fn work<D: Database>(url: &str) {
     while let Some(line) = lines.recv().await {
         let words: Vec<_> = line.split(' ').collect();
         assert_eq!(words[0], "orders", "not understood: {line}");
-        take(&clerk, words[1..].iter().map(number).collect()).await;
+        let serve = async |word: &&str| {
+            let (clerk, number) = (Arc::clone(&clerk), word.parse().expect("a number"));
+            let served = tokio::spawn(async move { clerk.serve(number).await });
+            served.await.expect("the order has an answer");
+        };
+        let orders = stream::iter(&words[1..]);
+        orders.for_each_concurrent(ORDERS_AT_ONCE, serve).await;
+        say("done");
     }
-}
-
-fn number(word: &&str) -> u64 {
-    word.parse().expect("a number")
-}
-
-/// Takes several orders at once.
-async fn take<D: Database>(clerk: &Arc<Clerk<D>>, orders: VecDeque<u64>) {
-    let orders = Arc::new(Mutex::new(orders));
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let (clerk, orders) = (Arc::clone(clerk), Arc::clone(&orders));
-        tasks.spawn(async move {
-            let next = || {
-                let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
-                orders.pop_front()
-            };
-            while let Some(number) = next() {
-                clerk.serve(task, number).await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    say("done");
 }
