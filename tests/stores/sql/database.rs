@@ -8,18 +8,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::credentials::CredentialsProvider;
 use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStoreBuilder, SqlTransaction, Sqlite};
+use idem_tests::orders::{
+    self,
+    database::{Database as _, InMariaDb, InPostgres, InSqlite},
+};
 use idem_tests::shop::patiently;
 use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
 
 /// A kind of database.
 pub(crate) trait Database: Backend + Copy {
+    /// Its statements and rows.
+    type Plain: orders::database::Database<Driver = Self::Driver, Connection = Self::Conn>;
     type Driver: sqlx::Database<Connection = Self::Conn>;
-    type Conn: SqlTransaction + Connection<Database = Self::Driver> + Send;
-    type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
-    type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
+    type Conn: SqlTransaction + Connection<Database = Self::Driver>;
+    type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + From<PoolConnection<Self::Driver>>;
+    type Tx: SqlTransaction
+        + DerefMut<Target = Self::Conn>
+        + From<Transaction<'static, Self::Driver>>
+        + Into<Transaction<'static, Self::Driver>>;
 
     /// Number of sessions that wait for a lock; `None` for a file.
     const WAITING: Option<&'static str>;
@@ -33,7 +42,7 @@ pub(crate) trait Database: Backend + Copy {
     const LEVELS: &'static [&'static str];
     /// Settings of a session that change the meaning of a text.
     const DIALECTS: &'static [&'static str];
-    /// Texts that end a transaction, and whether they commit it.
+    /// Texts that end a transaction, some of them by their failure, and whether they commit it.
     const ENDS: &'static [(&'static str, bool)];
     /// A body of 15 MB, which no server refuses by default.
     const LARGE: &'static str;
@@ -42,37 +51,60 @@ pub(crate) trait Database: Backend + Copy {
     fn shared() -> Option<&'static DatabaseServer>;
     /// Inserts records that expire so many microseconds from now.
     fn filled(records: u32, expires_in_us: i64) -> String;
-    fn options(url: &str) -> <Self::Conn as Connection>::Options;
-
     /// Whether this is the error of a transaction that collided with another.
     fn collides(error: &sqlx::Error) -> bool {
         let code = error.as_database_error().and_then(DatabaseError::code);
         Self::COLLISIONS.contains(&&*code.unwrap_or_default())
     }
 
+    fn options(url: &str) -> <Self::Conn as Connection>::Options {
+        url.parse().expect("the URL is ours")
+    }
+
     fn begin(
         pool: &Pool<Self::Driver>,
         level: &'static str,
-    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Self::Tx>> + Send {
+        async move { pool.begin_with(level).await.map(Self::Tx::from) }
+    }
+
     /// Like `begin`, with the statement of sqlx: a savepoint where it counts a transaction.
     fn begin_plain(
         pool: &Pool<Self::Driver>,
-    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Self::Tx>> + Send {
+        async move { pool.begin().await.map(Self::Tx::from) }
+    }
+
     fn acquire(
         pool: &Pool<Self::Driver>,
-    ) -> impl Future<Output = Result<Self::Pooled, sqlx::Error>> + Send;
-    fn commit(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
-    fn rollback(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Self::Pooled>> + Send {
+        async move { pool.acquire().await.map(Self::Pooled::from) }
+    }
+
+    fn commit(tx: Self::Tx) -> impl Future<Output = sqlx::Result<()>> + Send {
+        async move { tx.into().commit().await }
+    }
+
+    fn rollback(tx: Self::Tx) -> impl Future<Output = sqlx::Result<()>> + Send {
+        async move { tx.into().rollback().await }
+    }
+
     /// Runs statements. Returns the number of rows that the last one changed, and other results.
     fn execute<'c>(
         conn: &'c mut Self::Conn,
         sql: &str,
-    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c;
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send + 'c {
+        Self::Plain::change(conn, sql.to_owned())
+    }
+
     /// The number in the first column of the only row.
     fn number<'c>(
         conn: &'c mut Self::Conn,
         sql: &str,
-    ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c;
+    ) -> impl Future<Output = sqlx::Result<i64>> + Send + 'c {
+        let rows = Self::Plain::rows(conn, sql.to_owned());
+        async move { rows.await.map(|rows| rows[0][0]) }
+    }
 
     /// A connection that has executed this, if the database has one left.
     async fn connection_after(url: &str, sql: &str) -> Option<Self::Conn> {
@@ -121,56 +153,13 @@ pub(crate) trait Server: Database {
 /// A server of one test.
 pub(crate) type Served = Box<dyn Deref<Target = DatabaseServer> + Send + Sync>;
 
-macro_rules! database {
-    ($name:ident, $conn:ident { $($own:tt)* }) => {
-        impl Database for $name {
-            type Driver = sqlx::$name;
-            type Conn = $conn;
-            type Pooled = PoolConnection<sqlx::$name>;
-            type Tx = Transaction<'static, sqlx::$name>;
-
-            $($own)*
-
-            fn options(url: &str) -> <Self::Conn as Connection>::Options {
-                url.parse().expect("the URL is ours")
-            }
-
-            async fn begin(pool: &Pool<Self::Driver>, level: &'static str) -> Result<Self::Tx, sqlx::Error> {
-                pool.begin_with(level).await
-            }
-
-            async fn begin_plain(pool: &Pool<Self::Driver>) -> Result<Self::Tx, sqlx::Error> {
-                pool.begin().await
-            }
-
-            async fn acquire(pool: &Pool<Self::Driver>) -> Result<Self::Pooled, sqlx::Error> {
-                pool.acquire().await
-            }
-
-            async fn commit(tx: Self::Tx) -> Result<(), sqlx::Error> {
-                tx.commit().await
-            }
-
-            async fn rollback(tx: Self::Tx) -> Result<(), sqlx::Error> {
-                tx.rollback().await
-            }
-
-            fn execute<'c>(
-                conn: &'c mut $conn,
-                sql: &str,
-            ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c {
-                let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
-                async move { Ok(conn.execute(sql).await?.rows_affected()) }
-            }
-
-            fn number<'c>(
-                conn: &'c mut $conn,
-                sql: &str,
-            ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c {
-                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
-                async move { conn.fetch_one(sql).await?.try_get(0) }
-            }
-        }
+macro_rules! types {
+    ($plain:ident $driver:ident $conn:ident) => {
+        type Plain = $plain;
+        type Driver = sqlx::$driver;
+        type Conn = $conn;
+        type Pooled = PoolConnection<sqlx::$driver>;
+        type Tx = Transaction<'static, sqlx::$driver>;
     };
 }
 
@@ -194,14 +183,33 @@ macro_rules! server {
     };
 }
 
-database!(Sqlite, SqliteConnection {
+impl Database for Sqlite {
+    types!(InSqlite Sqlite SqliteConnection);
+
     const WAITING: Option<&'static str> = None;
     const SETTING: &'static str = "SELECT timeout FROM pragma_busy_timeout";
     const SET_SESSION: &'static str = "PRAGMA busy_timeout = 7700";
     const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
     const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
-    const ENDS: &'static [(&'static str, bool)] = &[("ROLLBACK", false), ("COMMIT", true)];
+    const ENDS: &'static [(&'static str, bool)] = &[
+        ("ROLLBACK", false),
+        ("COMMIT", true),
+        (
+            "INSERT OR ROLLBACK INTO shelves VALUES ('one', 1), ('one', 1)",
+            false,
+        ),
+        (
+            "CREATE TEMP TRIGGER rules BEFORE INSERT ON shelves \
+             BEGIN SELECT RAISE(ROLLBACK, 'forbidden'); END; INSERT INTO shelves VALUES ('one', 1)",
+            false,
+        ),
+        // One row, because a statement that may write several is undone alone when the file is full.
+        (
+            "PRAGMA max_page_count = 1; INSERT INTO orders VALUES (hex(randomblob(1000000)))",
+            false,
+        ),
+    ];
     const LARGE: &'static str = "zeroblob(15000000)";
 
     fn shared() -> Option<&'static DatabaseServer> {
@@ -216,9 +224,11 @@ database!(Sqlite, SqliteConnection {
              1000, zeroblob(20), x'01', {expires}, 1 FROM n"
         )
     }
-});
+}
 
-database!(Postgres, PgConnection {
+impl Database for Postgres {
+    types!(InPostgres Postgres PgConnection);
+
     const WAITING: Option<&'static str> = Some(
         "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event_type = 'Lock'",
@@ -255,7 +265,7 @@ database!(Postgres, PgConnection {
              FROM generate_series(1, {records})"
         )
     }
-});
+}
 
 server!(Postgres, PostgresServer {
     const POSTGRES: bool = true;
@@ -279,7 +289,9 @@ server!(Postgres, PostgresServer {
     }
 });
 
-database!(MySql, MySqlConnection {
+impl Database for MySql {
+    types!(InMariaDb MySql MySqlConnection);
+
     const WAITING: Option<&'static str> = Some(
         "SELECT count(*) FROM information_schema.innodb_trx t \
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
@@ -324,7 +336,7 @@ database!(MySql, MySqlConnection {
              FROM seq_1_to_{records}"
         )
     }
-});
+}
 
 server!(MySql, MariaDbServer {
     const POSTGRES: bool = false;

@@ -97,7 +97,7 @@ async fn an_engine_of_another_store_is_refused<D: Database>() {
 /// next writes on that connection would never be committed.
 async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    let pool = pool_of_one(&fixture).await;
+    let pool = pool_of_one(&fixture);
     // A server may reply within a poll, and then there is no pending call to drop.
     let mut dropped = 0;
     for polls in 1..1_000 {

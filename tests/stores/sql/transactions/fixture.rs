@@ -1,6 +1,10 @@
 //! A shop in a database: a pool, a table of orders, and an engine whose store is in the same database.
 
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::store::sql::{SqlStore, SqlTransaction};
@@ -9,11 +13,12 @@ use idem_runtime::{
 };
 use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
+use idem_tests::orders::database::Database as _;
 use idem_tests::payment::Runs;
 use idem_tests::shop::{PATIENCE, patiently};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
-use tokio::sync::{Barrier, Mutex};
+use tokio::sync::{Barrier, Mutex, Notify};
 
 use crate::database::{Database, Server, TestDatabase};
 
@@ -82,6 +87,33 @@ impl<T> Done<T> for Result<T, sqlx::Error> {
     }
 }
 
+/// How a body ends after its row is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    Value,
+    Business,
+    /// After an error of the database, which aborts a transaction of PostgreSQL.
+    BusinessAfterAnError,
+    System,
+    Unknown,
+    Panic,
+    /// Its call is dropped.
+    Dropped,
+}
+
+impl End {
+    /// The answer of the body; `None` if it has none.
+    pub(crate) fn answer(self, run: u32) -> Option<Answer> {
+        match self {
+            Self::Value => Some(Ok(run)),
+            Self::Business | Self::BusinessAfterAnError => Some(Err(OrderError::SoldOut { run })),
+            Self::System => Some(Err(OrderError::Down)),
+            Self::Unknown => Some(Err(OrderError::TimedOut)),
+            Self::Panic | Self::Dropped => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Fixture<D: Database> {
     pub(crate) pool: Pool<D::Driver>,
@@ -103,11 +135,7 @@ impl<D: Database> Fixture<D> {
         let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.expect("the database is up");
         store.migrate().await.expect("the table is made");
-        let options = D::options(&place.url);
-        let pool = sqlx::pool::PoolOptions::new()
-            .max_connections(60)
-            .acquire_timeout(PATIENCE);
-        let pool: Pool<D::Driver> = pool.connect_with(options).await.done();
+        let pool = D::Plain::pool(&place.url, 60);
         let mut conn = D::acquire(&pool).await.done();
         let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
                       CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
@@ -181,6 +209,58 @@ impl<D: Database> Fixture<D> {
         ordered(self, self.call(key), tx, key).await
     }
 
+    /// A call whose body makes an order of the key's name and ends like this. `None` after a panic or a drop.
+    pub(crate) async fn call_that_ends<T: SqlTransaction>(
+        &self,
+        tx: &mut T,
+        beneath: fn(&mut T) -> &mut D::Conn,
+        key: &str,
+        end: End,
+    ) -> Option<Answer> {
+        let nothing = async |_: &mut D::Conn| {};
+        self.call_that_ends_after(tx, beneath, key, nothing, end)
+            .await
+    }
+
+    /// The same, with work between the order and the end of the body.
+    pub(crate) async fn call_that_ends_after<T: SqlTransaction>(
+        &self,
+        tx: &mut T,
+        beneath: fn(&mut T) -> &mut D::Conn,
+        key: &str,
+        work: impl AsyncFn(&mut D::Conn),
+        end: End,
+    ) -> Option<Answer> {
+        let wrote = Notify::new();
+        let call = self.call(key).in_tx(tx).run(async |tx: &mut T, _| {
+            let conn = beneath(tx);
+            let run = make::<D>(conn, &self.runs, key).await?;
+            work(conn).await;
+            match end {
+                End::BusinessAfterAnError => {
+                    let refused = D::execute(conn, "INSERT INTO orders (name) VALUES (NULL)").await;
+                    refused.expect_err("a name is needed");
+                }
+                End::Panic => panic_any("out of paper"),
+                End::Dropped => wrote.notify_one(),
+                _ => {}
+            }
+            match end.answer(run) {
+                Some(answer) => answer,
+                None => pending().await,
+            }
+        });
+        let mut call = pin!(call);
+        let ended = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
+            polled.map_or(Poll::Ready(None), |poll| poll.map(Some))
+        });
+        tokio::select! {
+            answer = ended => answer,
+            () = wrote.notified() => None,
+        }
+    }
+
     /// The call in a transaction of its own, with the order `mine`.
     pub(crate) async fn committed(&self, call: CallBuilder<Classified>) -> Answer {
         let mut tx = self.begin().await;
@@ -208,11 +288,6 @@ impl<D: Database> Fixture<D> {
     /// Lets time pass for the records.
     pub(crate) async fn age(&self, by: Duration) {
         self.store.age(by).await.expect("the database is up");
-    }
-
-    /// The committed state of the call of the key `order-7`.
-    pub(crate) async fn stands(&self) -> Option<EntryState> {
-        state(self.order()).await
     }
 
     /// Waits until so many sessions wait for a lock. Files do not report this.

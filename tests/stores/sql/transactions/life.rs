@@ -1,31 +1,11 @@
 //! What remains of a call, by the end of its body and the end of its transaction.
 
-use std::future::{pending, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::pin::pin;
-
-use tokio::sync::Notify;
-
 use super::prelude::*;
 
 on_each_database!(
     each_end_in_a_transaction_of_the_caller,
     each_end_on_a_connection_without_a_transaction,
 );
-
-/// How a body ends after its row is written.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Value,
-    Business,
-    /// After an error of the database, which aborts a transaction of PostgreSQL.
-    BusinessAfterAnError,
-    System,
-    Unknown,
-    Panic,
-    /// Its call is dropped.
-    Dropped,
-}
 
 /// The number of rows, and the state of the record.
 type Left = (i64, Option<EntryState>);
@@ -66,58 +46,6 @@ const THEN: [Then; 4] = [
     Then::AgainAndCommit,
 ];
 
-/// Calls with a body that writes a row of the key's name and ends like this. `None` after a panic or a drop.
-async fn call<D: Database, T: SqlTransaction>(
-    fixture: &Fixture<D>,
-    tx: &mut T,
-    beneath: fn(&mut T) -> &mut D::Conn,
-    key: &str,
-    end: End,
-) -> Option<Answer> {
-    let wrote = Notify::new();
-    let call = fixture.call(key).in_tx(tx).run(async |tx: &mut T, _| {
-        let conn = beneath(tx);
-        let run = make::<D>(conn, &fixture.runs, key).await?;
-        match end {
-            End::Value => Ok(run),
-            End::Business => Err(OrderError::SoldOut { run }),
-            End::BusinessAfterAnError => {
-                let refused = D::execute(conn, "INSERT INTO orders (name) VALUES (NULL)").await;
-                refused.expect_err("a name is needed");
-                Err(OrderError::SoldOut { run })
-            }
-            End::System => Err(OrderError::Down),
-            End::Unknown => Err(OrderError::TimedOut),
-            End::Panic => panic_any("out of paper"),
-            End::Dropped => {
-                wrote.notify_one();
-                pending().await
-            }
-        }
-    });
-    let mut call = pin!(call);
-    let ended = poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
-        polled.map_or(Poll::Ready(None), |poll| poll.map(Some))
-    });
-    tokio::select! {
-        answer = ended => answer,
-        () = wrote.notified() => None,
-    }
-}
-
-/// Checks the reply of the first run.
-fn assert_reply(case: &str, end: End, run: u32, reply: Option<&Answer>) {
-    let expected = match end {
-        End::Value => Some(Ok(run)),
-        End::Business | End::BusinessAfterAnError => Some(Err(OrderError::SoldOut { run })),
-        End::System => Some(Err(OrderError::Down)),
-        End::Unknown => Some(Err(OrderError::TimedOut)),
-        End::Panic | End::Dropped => None,
-    };
-    assert_eq!(reply, expected.as_ref(), "{case}");
-}
-
 /// Checks the reply of a repeat, whose body may have run: by the record that it has met.
 fn assert_repeat<D: Database>(
     case: &str,
@@ -154,11 +82,11 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
             // The connection that a transaction derefs to is in the same transaction.
             let reply = if let Then::Rollback = then {
                 let conn: &mut D::Conn = &mut tx;
-                call(&fixture, conn, |conn| conn, case, end).await
+                fixture.call_that_ends(conn, |conn| conn, case, end).await
             } else {
-                call(&fixture, &mut tx, |tx| tx, case, end).await
+                fixture.call_that_ends(&mut tx, |tx| tx, case, end).await
             };
-            assert_reply(case, end, runs + 1, reply.as_ref());
+            assert_eq!(reply, end.answer(runs + 1), "{case}");
             assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
             // The transaction is usable, and no other connection sees its writes.
             insert::<D>(&mut tx, "around").await.done();
@@ -170,7 +98,9 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
                 Then::Rollback => D::rollback(tx).await.done(),
                 Then::Drop => drop(tx),
                 Then::AgainAndCommit => {
-                    let repeat = call(&fixture, &mut tx, |tx| tx, case, End::Value).await;
+                    let repeat = fixture
+                        .call_that_ends(&mut tx, |tx| tx, case, End::Value)
+                        .await;
                     let repeat = repeat.expect("it ends");
                     assert_repeat(case, &fixture, runs + 1, committed, reply.clone(), repeat);
                     D::commit(tx).await.done();
@@ -209,8 +139,8 @@ async fn on_connection<D: Database, T: SqlTransaction>(
     for (end, event, _, left) in ENDS {
         let case = &format!("{end:?}, {kind}");
         let (runs, events) = (fixture.runs.count(), fixture.events.count(event));
-        let reply = call(fixture, conn, beneath, case, end).await;
-        assert_reply(case, end, runs + 1, reply.as_ref());
+        let reply = fixture.call_that_ends(conn, beneath, case, end).await;
+        assert_eq!(reply, end.answer(runs + 1), "{case}");
         assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
         assert_left(case, fixture, case, left).await;
         // No transaction is open on it: a write is visible at once.
@@ -218,7 +148,9 @@ async fn on_connection<D: Database, T: SqlTransaction>(
         insert::<D>(beneath(conn), &after).await.done();
         assert_eq!(fixture.orders(&after).await, 1, "{case}");
         let runs = fixture.runs.count();
-        let repeat = call(fixture, conn, beneath, case, End::Value).await;
+        let repeat = fixture
+            .call_that_ends(conn, beneath, case, End::Value)
+            .await;
         assert_repeat(case, fixture, runs, left, reply, repeat.expect("it ends"));
         insert::<D>(beneath(conn), &after).await.done();
         assert_eq!(fixture.orders(&after).await, 2, "{case}");

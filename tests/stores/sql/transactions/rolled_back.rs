@@ -2,78 +2,16 @@
 
 use std::process::Command;
 
-use sqlx::error::DatabaseError;
-use sqlx::{Executor, SqliteConnection, SqlitePool};
+use sqlx::{SqliteConnection, SqlitePool};
 
-use super::ended::{assert_none_is_acknowledged, assert_usable, pool_of_one};
+use super::ended::{assert_usable, pool_of_one};
 use super::prelude::*;
 
 type Pooled = <Sqlite as Database>::Pooled;
 
-/// Causes of a rollback by `SQLite`.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    /// `SQLITE_FULL`.
-    Full,
-    /// `INSERT OR ROLLBACK`.
-    Conflict,
-    /// `RAISE(ROLLBACK)` in a trigger.
-    Trigger,
-    /// `SQLITE_INTERRUPT` in a statement that writes.
-    Interrupt,
-}
-
-const WAYS: [Way; 4] = [Way::Full, Way::Conflict, Way::Trigger, Way::Interrupt];
-
-const RULES: &str = "INSERT INTO shelves VALUES ('taken', 1); \
-    CREATE TRIGGER rules BEFORE INSERT ON shelves WHEN NEW.name = 'forbidden' \
-    BEGIN SELECT RAISE(ROLLBACK, 'forbidden'); END";
-
-impl Way {
-    /// Ends the transaction of the connection.
-    async fn end(self, conn: &mut SqliteConnection) {
-        // One row, because a statement that may write several is undone alone when the file is full.
-        let large = "INSERT INTO orders VALUES (hex(randomblob(1000000)))";
-        let (failed, expected) = match self {
-            Self::Full => {
-                // The limit cannot be below the current size.
-                conn.execute("PRAGMA max_page_count = 1").await.done();
-                let failed = conn.execute(large).await;
-                let unlimited = "PRAGMA max_page_count = 1073741823";
-                conn.execute(unlimited).await.done();
-                (failed, "13")
-            }
-            Self::Conflict => {
-                let conflict = "INSERT OR ROLLBACK INTO shelves VALUES ('taken', 1)";
-                (conn.execute(conflict).await, "1555")
-            }
-            Self::Trigger => {
-                let forbidden = "INSERT INTO shelves VALUES ('forbidden', 1)";
-                (conn.execute(forbidden).await, "1811")
-            }
-            Self::Interrupt => {
-                let mut handle = conn.lock_handle().await.done();
-                // Preparing the statement takes fewer steps.
-                handle.set_progress_handler(1000, || false);
-                drop(handle);
-                let many = "INSERT INTO orders WITH RECURSIVE n (i) AS \
-                            (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT i FROM n";
-                let failed = conn.execute(many).await;
-                let mut handle = conn.lock_handle().await.done();
-                handle.remove_progress_handler();
-                (failed, "9")
-            }
-        };
-        let error = failed.expect_err("it fails");
-        let code = error.as_database_error().and_then(DatabaseError::code);
-        assert_eq!(code.as_deref(), Some(expected), "{self:?}: {error}");
-    }
-}
-
 async fn shop() -> (Fixture<Sqlite>, SqlitePool) {
     let fixture = Fixture::<Sqlite>::new().await;
-    fixture.connection().await.execute(RULES).await.done();
-    let pool = pool_of_one(&fixture).await;
+    let pool = pool_of_one(&fixture);
     (fixture, pool)
 }
 
@@ -90,24 +28,16 @@ async fn assert_nothing(fixture: &Fixture<Sqlite>, pool: &SqlitePool, case: &str
     assert_usable(case, fixture, pool).await;
 }
 
-#[tokio::test]
-async fn no_end_of_a_body_whose_transaction_was_rolled_back_is_acknowledged() {
-    for way in WAYS {
-        let ends = async |_: &Fixture<Sqlite>, conn: &mut SqliteConnection| way.end(conn).await;
-        assert_none_is_acknowledged(&format!("{way:?}"), false, RULES, ends).await;
-    }
-}
-
 /// The transaction ended before idem saw it: sqlx counts one already when the next begins.
 #[tokio::test]
 async fn before_idem_has_seen_the_connection() {
-    for way in WAYS {
+    for (text, _) in Sqlite::ENDS {
         for (rolls_back, own) in [(false, false), (true, false), (false, true), (true, true)] {
-            let case = &format!("{way:?}, {rolls_back}, {own}");
+            let case = &format!("{text}, {rolls_back}, {own}");
             let (fixture, pool) = shop().await;
             let mut conn = pool.acquire().await.done();
             let mut tx = conn.begin().await.done();
-            way.end(&mut tx).await;
+            drop(Sqlite::execute(&mut tx, text).await);
             drop(tx);
             if rolls_back {
                 // A savepoint: its rollback leaves open the transaction that it began.
