@@ -205,15 +205,11 @@ pub(crate) fn open_with<B: Database>(
 }
 
 /// A store with the response time-out `soon`, on an existing table. A busy machine may delay its first connection.
-pub(crate) async fn open_hasty<B: Database>(
-    url: &str,
-    soon: Duration,
-    settings: impl Fn(SqlStoreBuilder<B>) -> SqlStoreBuilder<B>,
-) -> SqlStore<B> {
+pub(crate) async fn open_hasty<B: Database>(url: &str, soon: Duration) -> SqlStore<B> {
     open::<B>(url).await;
     let connecting = async {
         loop {
-            let builder = settings(SqlStore::builder(url).response_timeout(soon));
+            let builder = SqlStore::builder(url).response_timeout(soon);
             match builder.connect().await {
                 Ok(store) => return store,
                 Err(error) => assert!(error.is_transient(), "{error}"),

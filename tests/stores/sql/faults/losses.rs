@@ -114,16 +114,9 @@ impl Operation {
             }
             Self::Release => variant(store.release(key, &owner, Remains::Attempt).await?),
             Self::Resolve => {
-                let resolution = Header::new(
-                    State::Done {
-                        outcome: OutcomeKind::Value,
-                        schema: 1,
-                    },
-                    Owner::random(),
-                    claim.fence,
-                    claim.retain,
-                );
-                let resolution = Bytes::from(resolution.encode().to_vec());
+                let mut resolution = *claim;
+                resolution.owner = Owner::random();
+                let resolution = finished(&resolution, OutcomeKind::Value, b"");
                 variant(store.resolve(key, claim, None, &resolution).await?)
             }
             Self::Read => variant(store.read(key).await?),
@@ -141,7 +134,7 @@ async fn after<B: Server>(
 ) -> (String, String) {
     let proxy = Arc::new(TcpProxy::start(server.addr()));
     let url = server.url_at(proxy.addr());
-    let store = open_hasty::<B>(&url, Duration::from_secs(4), |store| store).await;
+    let store = open_hasty::<B>(&url, Duration::from_secs(4)).await;
     let (key, owner) = (elsewhere(number), Owner::random());
     let claim = operation.prepare(calm, &key, owner).await;
     // Several connections that have been used.

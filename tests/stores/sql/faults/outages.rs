@@ -84,7 +84,7 @@ async fn each_outage_is_reported_and_waited_for<B: Server>() {
         } else {
             server.url_at(proxy.addr())
         };
-        let store = open_hasty::<B>(&url, SOON, |store| store).await;
+        let store = open_hasty::<B>(&url, SOON).await;
         let calm = Fixture::on(&store);
         let first = calm.pay("a").await.unwrap();
         let hasty = calm.beside_with(&store, |engine| {

@@ -1,7 +1,8 @@
 //! Records larger than a store's read limit are refused without being fetched.
 
+use idem_runtime::store::OutcomeKind;
 use idem_runtime::store::StoreErrorKind::TooLarge;
-use idem_runtime::store::{Fence, Header, OutcomeKind, State};
+use idem_tests::claims::{finished, granted};
 
 use super::prelude::*;
 
@@ -10,25 +11,11 @@ on_each_database!(a_record_beyond_the_limit_is_not_sent);
 const LIMIT: usize = 10_000;
 const KEY: u64 = 7;
 
-/// A finished record of another owner than the stored one.
-fn answer() -> bytes::Bytes {
-    let header = Header::new(
-        State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        },
-        Owner::random(),
-        Fence::new(1),
-        Duration::from_hours(1),
-    );
-    header.encode().to_vec().into()
-}
-
 /// Each command on it reports its size, and it is kept until it expires.
 async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     let (test_database, wide) = opened::<B>().await;
     let claimed = claim_of(&wide, KEY).await.unwrap();
-    assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
+    let other = granted(&asks(Owner::random()), &claimed);
     let large = format!("UPDATE idem_records SET state = 'D', body = {}", B::LARGE);
     test_database.sql(&large).await;
     let proxy = B::shared().map(|server| TcpProxy::start(server.addr()));
@@ -51,7 +38,8 @@ async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     }
     assert_says(narrow.read(&key).await, TooLarge, &parts);
     assert_says(narrow.poll(&key).await, TooLarge, &parts);
-    let completed = narrow.complete(&key, &answer()).await;
+    let answer = finished(&other, OutcomeKind::Value, b"");
+    let completed = narrow.complete(&key, &answer).await;
     assert_says(completed, TooLarge, &parts);
     if let Some(proxy) = &proxy {
         let sent = proxy.stats().returned_bytes;
