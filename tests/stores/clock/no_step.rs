@@ -32,7 +32,7 @@ async fn slow_replies_are_no_step<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start_by(&clock);
     let proxy = TcpProxy::start(server.server().addr());
-    let fixture = Fixture::on(&P::open(&P::url_at(proxy.addr())).await);
+    let fixture = Fixture::on(&P::store_at(proxy.addr()).await);
     for millis in [0, 800, 0, 1_500, 300] {
         proxy.delay(Duration::from_millis(millis));
         fixture.pay_anew().await;

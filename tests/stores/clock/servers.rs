@@ -14,15 +14,12 @@ pub(crate) trait ClockedServer: Send + Sync + Sized + 'static {
 
     fn server(&self) -> &Server;
 
-    fn url_at(at: SocketAddr) -> String;
-
     /// A store as in another process: with separate connections.
-    fn open(url: &str) -> impl Future<Output = Arc<dyn Store>> + Send;
+    fn store_at(at: SocketAddr) -> impl Future<Output = Arc<dyn Store>> + Send;
 
     /// The same for this server.
     fn store(&self) -> impl Future<Output = Arc<dyn Store>> + Send {
-        let url = Self::url_at(self.server().addr());
-        async move { Self::open(&url).await }
+        Self::store_at(self.server().addr())
     }
 }
 
@@ -37,12 +34,8 @@ impl ClockedServer for RedisServer {
         self
     }
 
-    fn url_at(at: SocketAddr) -> String {
-        format!("redis://{at}")
-    }
-
-    async fn open(url: &str) -> Arc<dyn Store> {
-        Arc::new(connect(url).await.unwrap())
+    async fn store_at(at: SocketAddr) -> Arc<dyn Store> {
+        Arc::new(connect(format!("redis://{at}")).await.unwrap())
     }
 }
 
@@ -57,11 +50,8 @@ macro_rules! in_database {
                 self
             }
 
-            fn url_at(at: SocketAddr) -> String {
-                format!("{}://idem@{at}/idem", $scheme)
-            }
-
-            async fn open(url: &str) -> Arc<dyn Store> {
+            async fn store_at(at: SocketAddr) -> Arc<dyn Store> {
+                let url = format!("{}://idem@{at}/idem", $scheme);
                 let store = SqlStore::<$kind>::builder(url).response_timeout(PATIENCE);
                 let store = store.connect().await.unwrap();
                 store.migrate().await.unwrap();

@@ -1,57 +1,85 @@
-//! The clock of SQLite is that of each process.
+//! The clock of SQLite is that of each process: these tests run themselves in a process with a clock of its own.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::{env, fs};
 
 use idem_harness::{FakeClock, TestDir, Worker};
+use idem_runtime::store::Store;
+use idem_runtime::store::sql::SqliteStore;
+use tokio::runtime::Runtime;
 
-fn worker(dir: &TestDir, clock: &FakeClock) -> Worker {
-    let url = format!("sqlite:{}", dir.path().join("records.db").display());
-    let worker = Worker::sibling("idem-sql-faults-worker").clock(clock);
-    let mut worker = worker.args(["clock", &url]).spawn();
-    assert_eq!(worker.line(), "begun");
-    worker
+use super::fixture::Fixture;
+
+/// The file of the clock, set in a process that has one.
+const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
+
+/// Runs the test in a process with a clock of its own.
+fn clocked(test: &str, body: impl Future<Output = ()>) {
+    if env::var_os(CLOCK).is_some() {
+        return Runtime::new().unwrap().block_on(body);
+    }
+    let clock = FakeClock::new();
+    let test = Worker::program(env::current_exe().unwrap()).args([
+        "--exact",
+        &format!("clock::sqlite::{test}"),
+        "--nocapture",
+    ]);
+    let mut test = test.clock(&clock).spawn();
+    assert!(test.wait().success());
+    let lines = test.rest();
+    assert!(
+        lines.iter().any(|line| line.contains("1 passed")),
+        "{lines:?}"
+    );
 }
 
-/// The lines of the worker up to this one.
-fn until(worker: &mut Worker, last: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    loop {
-        lines.push(worker.line());
-        if lines.last().is_some_and(|line| line == last) {
-            return lines;
-        }
-    }
+/// Steps the clock of this process: from now on it is this many seconds ahead.
+fn step(seconds: i64) {
+    let file = env::var(CLOCK).unwrap();
+    let next = format!("{file}.next");
+    // Replaced atomically, because other threads read it.
+    fs::write(&next, format!("{seconds:+}\n")).unwrap();
+    fs::rename(next, file).unwrap();
+}
+
+async fn fixture(dir: &TestDir) -> Fixture {
+    let url = format!("sqlite:{}", dir.path().join("records.db").display());
+    let store = SqliteStore::connect(url).await.unwrap();
+    store.migrate().await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    Fixture::on(&store)
 }
 
 #[test]
 fn a_step_is_reported() {
-    let (dir, clock) = (TestDir::new("clock").unwrap(), FakeClock::new());
-    let mut worker = worker(&dir, &clock);
-    worker.send("call a");
-    assert_eq!(until(&mut worker, "called a"), ["effect a", "called a"]);
-    clock.set(31);
-    worker.send("call b");
-    let told = until(&mut worker, "called b");
-    assert_eq!(told[0], "clock stepped forward");
-    clock.set(0);
-    // Claims sent within a second of the last step are not compared.
-    let mut told = Vec::new();
-    for call in 0.. {
-        worker.send(&format!("call c{call}"));
-        told = until(&mut worker, &format!("called c{call}"));
-        if told.len() > 2 {
-            break;
-        }
-    }
-    assert_eq!(told[0], "clock stepped back");
+    clocked("a_step_is_reported", async {
+        let dir = TestDir::new("clock").unwrap();
+        let fixture = fixture(&dir).await;
+        fixture.pay_anew().await;
+        assert_eq!(fixture.events.count("clock"), 0);
+        step(31);
+        fixture.pay_until("clock stepped forward", 1).await;
+        step(0);
+        fixture.pay_until("clock stepped back", 1).await;
+        assert_eq!(fixture.events.count("clock"), 2);
+    });
 }
 
 /// Documented as a limit of leases.
 #[test]
 fn limit_a_step_of_more_than_the_lease_starts_a_second_body() {
-    let (dir, clock) = (TestDir::new("clock").unwrap(), FakeClock::new());
-    let (mut first, mut second) = (worker(&dir, &clock), worker(&dir, &clock));
-    first.send("hold a");
-    assert_eq!(first.line(), "effect a");
-    clock.set(31);
-    second.send("call a");
-    assert_eq!(until(&mut second, "called a"), ["effect a", "called a"]);
+    clocked(
+        "limit_a_step_of_more_than_the_lease_starts_a_second_body",
+        async {
+            let dir = TestDir::new("clock").unwrap();
+            let (first, second) = (fixture(&dir).await, fixture(&dir).await);
+            let running = first.begin("a").await;
+            step(31);
+            let other = second.begin("a").await;
+            assert_eq!(second.events.count("claimed 2"), 1);
+            other.end().await.unwrap();
+            running.end().await.unwrap();
+        },
+    );
 }
