@@ -2,22 +2,18 @@
 
 use std::fmt;
 use std::future::ready;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::oneshot;
 
 use crate::call::call_watch::{CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
 use crate::call::core::Core;
 use crate::call::ending::{HeldClaim, REPLY, Settled, Settling, is_business_error};
-use crate::call::lease::{Grant, Lease, Renewal};
+use crate::call::lease::{Grant, Lease};
 use crate::call::reconcile::pending::PendingReconcile;
 use crate::call::run_limit::RunPermit;
 use crate::env::call_end::{CallOutcome, CallResult};
 use crate::env::call_span::CallSpan;
-use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
@@ -185,23 +181,9 @@ impl Claim {
     pub async fn renew(&self) -> Result<(), Error> {
         let held = self.held();
         let operation = self.operation().clone();
-        let (sender, receiver) = oneshot::channel();
-        let (core, lease) = (Arc::clone(&held.core), Arc::clone(&held.lease));
-        // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
-        // and every lease with it.
-        held.core.background.spawn_awaited(async move {
-            let sent = core.clock.now();
-            let moment = sent + core.limits.complete_deadline.max(REPLY);
-            let renewal = Renewal::of(&lease);
-            let reply = renewal.send(&*core.store, &lease);
-            let reply = deadline(&*core.clock, moment, pin!(reply)).await;
-            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
-                lease.renewed(sent);
-            }
-            // The caller may be gone.
-            let _ = sender.send(reply);
-        });
-        match receiver.await.unwrap_or(Err(Elapsed)) {
+        let patience = held.core.limits.complete_deadline.max(REPLY);
+        let reply = held.core.background.renew_now(&held.lease, patience);
+        match reply.await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {

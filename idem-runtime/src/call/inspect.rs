@@ -454,9 +454,7 @@ impl Entry {
             return Ok(journal);
         }
         let (core, key) = (&self.core, &self.key);
-        let read = core
-            .patiently(key.operation(), || core.store.read(key))
-            .await?;
+        let read = core.patiently(key.operation(), || core.read(key)).await?;
         match read {
             ReadReply::Found { record, .. } if record.header == self.record.header => {
                 Ok(record.journal())

@@ -117,6 +117,8 @@ impl RemoteWait {
                 }
                 PollResult::ClaimAgain => return,
                 PollResult::NoReply => {
+                    // The end of the lease, which may be now, would poll without a pause.
+                    self.running.lease_left = Duration::MAX;
                     // The followers then claim, and get the error of the store.
                     let since = *no_reply_since.get_or_insert(clock.now());
                     if clock.now() >= since + self.core.limits.claim_deadline {

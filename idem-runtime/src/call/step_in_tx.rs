@@ -111,7 +111,7 @@ impl Steps {
         let (core, now) = (&self.core, self.core.clock.now());
         let end = now + core.limits.complete_deadline;
         // The caller's transaction sees its own writes, which are not committed yet.
-        let read = deadline(&*core.clock, end, pin!(core.store.read(record))).await;
+        let read = deadline(&*core.clock, end, pin!(core.read(record))).await;
         if !matches!(read, Ok(Ok(ReadReply::Found { record, .. })) if matches!(record.header.state, State::Done { .. }))
         {
             return Ok(());
@@ -147,7 +147,7 @@ impl Steps {
         }
         let (core, lease) = (&self.core, &self.lease);
         let moment = core.clock.now() + core.limits.complete_deadline;
-        let read = deadline(&*core.clock, moment, pin!(core.store.read(&lease.key))).await;
+        let read = deadline(&*core.clock, moment, pin!(core.read(&lease.key))).await;
         match read {
             Ok(Ok(ReadReply::Found { record, .. }))
                 if record.header.owner == lease.claim().owner

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::core::Core;
-use crate::call::lease::{Lease, Renewal};
+use crate::call::lease::Lease;
 use crate::call::step_log::{MAX_JOURNAL_BYTES, MAX_STEPS, StepStop, Unstartable};
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
@@ -419,15 +419,9 @@ impl Steps {
     /// Renews the lease, and fails if the claim is lost.
     pub(super) async fn renew(&self, step: &StepIdentity, what: &str) -> Result<(), Error> {
         let (core, lease) = (&self.core, &self.lease);
-        let sent = core.clock.now();
-        let moment = sent + core.limits.complete_deadline;
-        let renewal = Renewal::of(lease);
-        let reply = renewal.send(&*core.store, lease);
-        match deadline(&*core.clock, moment, pin!(reply)).await {
-            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
-                lease.renewed(sent);
-                Ok(())
-            }
+        let reply = (core.background).renew_now(lease, core.limits.complete_deadline);
+        match reply.await {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => {
                 lease.lose();
                 Err(self.lost(step, what))

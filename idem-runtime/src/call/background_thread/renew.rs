@@ -5,13 +5,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::queue::{Queue, nanos};
 use super::{BackgroundThread, ThreadState};
 use crate::call::lease::{GONE, Lease, Renewal};
-use crate::env::clock::deadline;
+use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::record::label::KeyLabel;
 use crate::record::transition::RenewReply;
+use crate::store::StoreError;
 
 impl ThreadState {
     pub(super) fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
@@ -139,6 +142,31 @@ impl BackgroundThread {
     /// The observer of the store: the engine's observer, after the thread has seen the event.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.state) as _
+    }
+
+    /// Renews a lease once, besides its automatic renewals.
+    ///
+    /// On this thread too: a connection that was made on the caller's runtime would be driven there, and every lease
+    /// with it; a runtime that a body blocks would keep one that others wait for.
+    pub(crate) async fn renew_now(
+        &self,
+        lease: &Arc<Lease>,
+        patience: Duration,
+    ) -> Result<Result<RenewReply, StoreError>, Elapsed> {
+        let (sender, receiver) = oneshot::channel();
+        let (state, lease) = (Arc::clone(&self.state), Arc::clone(lease));
+        self.spawn_awaited(async move {
+            let sent = state.clock.now();
+            let renewal = Renewal::of(&lease);
+            let reply = renewal.send(&*state.store, &lease);
+            let reply = deadline(&*state.clock, sent + patience, pin!(reply)).await;
+            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
+                lease.renewed(sent);
+            }
+            // The caller may be gone.
+            let _ = sender.send(reply);
+        });
+        receiver.await.unwrap_or(Err(Elapsed))
     }
 }
 
