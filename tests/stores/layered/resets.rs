@@ -1,5 +1,6 @@
 //! A reset removes an answer for all processes at once, whatever the fast stores still hold.
 
+use idem_runtime::testing::{Fault, StoreOperation};
 use idem_tests::shop::connect;
 
 use crate::prelude::*;
@@ -72,4 +73,17 @@ async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it()
             assert_eq!(fixture.pay("a").await.unwrap().run, 2);
         }
     }
+}
+
+/// The database has reset it. A second close of the epoch would take as long as the engine tries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_whose_reply_is_lost_closes_the_epoch_once() {
+    let durable = memory();
+    let fixture = Fixture::with(MemoryStore::new(), &durable, patient);
+    assert_eq!(fixture.pay("a").await.unwrap().run, 1);
+    let claims = durable.count(StoreOperation::Claim);
+    durable.fail(StoreOperation::Resolve, [Fault::ReplyLost]);
+    reset(&fixture, "a").await;
+    assert_eq!(durable.count(StoreOperation::Claim), claims + 1);
+    assert_eq!(fixture.pay("a").await.unwrap().run, 2);
 }
