@@ -1,6 +1,9 @@
 //! A claim: one statement without a record or with an answer.
 
+use std::future::{Future as _, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -127,13 +130,25 @@ impl<B: SqlDriver> SqlStoreState<B> {
         if B::DIALECT.has_one_writer && !reads {
             match timeout(HELD_UP, sent.as_mut()).await {
                 Ok(done) => outcome = Some(done),
-                // A row of its own owner was written meanwhile by this claim.
-                Err(_) => match Box::pin(self.read_row(access)).await? {
-                    Some(row) if !row.is_of(&request.owner) => {
-                        return Ok(FirstClaim::Exists(Some(row)));
+                Err(_) => {
+                    let mut read = Box::pin(self.read_row(access));
+                    // Both are polled: the claim may hold the only connection.
+                    let first = poll_fn(|cx| match sent.as_mut().poll(cx) {
+                        Poll::Ready(done) => Poll::Ready(ControlFlow::Break(done)),
+                        Poll::Pending => read.as_mut().poll(cx).map(ControlFlow::Continue),
+                    });
+                    match first.await {
+                        ControlFlow::Break(done) => outcome = Some(done),
+                        // A row of its own owner was written meanwhile by this claim.
+                        ControlFlow::Continue(row) => {
+                            if let Some(row) = row?
+                                && !row.is_of(&request.owner)
+                            {
+                                return Ok(FirstClaim::Exists(Some(row)));
+                            }
+                        }
                     }
-                    _ => {}
-                },
+                }
             }
         }
         let outcome = match outcome {

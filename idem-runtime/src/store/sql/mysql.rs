@@ -106,33 +106,52 @@ const DIALECT: Dialect = Dialect {
     },
 };
 
+/// The kind of an error, by its number: <https://mariadb.com/kb/en/mariadb-error-code-reference/>
+fn kind_of(number: u16) -> SqlErrorKind {
+    match number {
+        // 3101: another node of the group wrote first.
+        1213 | 1020 | 1614 | 3101 => SqlErrorKind::Collision,
+        1205 | 3572 => SqlErrorKind::Locked,
+        1021 | 1041 | 1114 | 1037 | 1038 => SqlErrorKind::Full,
+        1146 | 1054 | 1364 => SqlErrorKind::NoTable,
+        1049 => SqlErrorKind::NoDatabase,
+        1044 | 1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151 => SqlErrorKind::Login,
+        // A savepoint that is gone, because its transaction is.
+        1305 => SqlErrorKind::Ended,
+        1142 | 1143 | 1227 => SqlErrorKind::Refused,
+        1290 | 1792 | 1836 => SqlErrorKind::ReadOnly,
+        // 1927 and 4031 are returned on a connection that the server has closed; prepared statements are too many (1461),
+        // gone (1243) or outdated (1615), as behind a proxy that has changed the server.
+        1040
+        | 1129
+        | 1158..=1161
+        | 1203
+        | 1206
+        | 1226
+        | 1243
+        | 1317
+        | 1461
+        | 1615
+        | 1637
+        | 1927
+        | 1969
+        | 3024
+        | 4031 => SqlErrorKind::Busy,
+        // The disk is full or fails, and the text alone says which; a commit of which the outcome is unknown.
+        3 | 1026 | 1030 | 1180 | 3100 => SqlErrorKind::Busy,
+        // A proxy that has lost its server forwards its own client errors, 2000 and more; ProxySQL and RDS Proxy return
+        // 9000 and more then.
+        1047 | 1053 | 1077 | 1079 | 2000..=2999 | 9000..=9999 => SqlErrorKind::Unavailable,
+        _ => SqlErrorKind::Other,
+    }
+}
+
 impl SqlDriver for MySql {
     common!(MySql, MySqlConnection, &[u8]);
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
-        let number = error
-            .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
-            .map(sqlx::mysql::MySqlDatabaseError::number);
-        // https://mariadb.com/kb/en/mariadb-error-code-reference/
-        match number {
-            Some(1213 | 1020 | 1614) => SqlErrorKind::Collision,
-            Some(1205 | 3572) => SqlErrorKind::Locked,
-            Some(1021 | 1041 | 1114 | 1037 | 1038) => SqlErrorKind::Full,
-            Some(1146 | 1054 | 1364) => SqlErrorKind::NoTable,
-            Some(1049) => SqlErrorKind::NoDatabase,
-            Some(1044 | 1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151) => {
-                SqlErrorKind::Login
-            }
-            // A savepoint that is gone, because its transaction is.
-            Some(1305) => SqlErrorKind::Ended,
-            Some(1142 | 1143 | 1227) => SqlErrorKind::Refused,
-            Some(1290 | 1792 | 1836) => SqlErrorKind::ReadOnly,
-            // 1927 and 4031 are returned on a connection that the server has closed; a proxy that has lost its server
-            // forwards its own client errors, 2000 and more.
-            Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => SqlErrorKind::Busy,
-            Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => SqlErrorKind::Unavailable,
-            _ => SqlErrorKind::Other,
-        }
+        let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>();
+        error.map_or(SqlErrorKind::Other, |error| kind_of(error.number()))
     }
 
     fn with_credentials(
@@ -224,5 +243,22 @@ impl SqlDriver for MySql {
         i64::try_from(done.last_insert_id())
             .ok()
             .filter(|number| *number > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As numbered by ProxySQL, RDS Proxy and servers behind them.
+    #[test]
+    fn errors_of_a_proxy_or_a_full_disk_are_transient() {
+        for number in [2013, 9001, 9501] {
+            assert_eq!(kind_of(number), SqlErrorKind::Unavailable, "{number}");
+        }
+        for number in [1030, 1161, 1243, 1461, 1615, 3100] {
+            assert_eq!(kind_of(number), SqlErrorKind::Busy, "{number}");
+        }
+        assert_eq!(kind_of(3101), SqlErrorKind::Collision);
     }
 }

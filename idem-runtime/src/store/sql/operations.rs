@@ -56,7 +56,11 @@ impl<B: SqlDriver> SqlStoreState<B> {
             (reply, write.map(RecordWrite::record))
         };
         let unreadable = CompleteReply::Unreadable;
-        Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
+        let reply = Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await?;
+        if let CompleteReply::Adopted { record, left } = &reply {
+            Box::pin(self.ensure_logged(&access, record, *left)).await?;
+        }
+        Ok(reply)
     }
 
     pub(super) async fn renew_on(

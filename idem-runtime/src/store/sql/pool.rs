@@ -181,8 +181,11 @@ impl<B: SqlDriver> ConnectionPool<B> {
             Ok(Err(error)) => return ControlFlow::Break(Err(self.failure(what, error))),
             Err(_) => return ControlFlow::Break(Err((None, self.silence(what)))),
         };
-        // A read too: the claim that follows it has waited for its turn already.
-        if let Priority::Claim(admission) = priority {
+        // A read too: the claim that follows it has waited for its turn already, but not where writes have a queue of
+        // their own.
+        if let Priority::Claim(admission) = priority
+            && !(reads && B::DIALECT.has_one_writer)
+        {
             admission.sent_after(begun.elapsed());
         }
         if let Some((batch, outcome)) = permit.take_along(call) {
@@ -326,8 +329,12 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 }
                 Err(sqlx::Error::Database(error)) => {
                     let kind = B::error_kind(&*error);
-                    // MySQL lets a user with an expired password in, and then refuses each statement.
-                    let is_useless = matches!(kind, SqlErrorKind::ReadOnly | SqlErrorKind::Login);
+                    // MySQL lets a user with an expired password in, and then refuses each statement. Another error may
+                    // be that of a prepared statement which this connection alone has.
+                    let is_useless = matches!(
+                        kind,
+                        SqlErrorKind::ReadOnly | SqlErrorKind::Login | SqlErrorKind::Other
+                    );
                     if !kind.is_silence() && !is_useless {
                         self.keep(conn);
                     } else if used {

@@ -154,8 +154,12 @@ impl SqlDriver for Postgres {
             ),
             // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
-            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
-            code if code.starts_with("58") => SqlErrorKind::Busy,
+            "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
+                SqlErrorKind::Busy
+            }
+            // `XX000` is also what Supavisor returns without room for another client, or without its server.
+            code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
+
             code if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unavailable,
             _ => SqlErrorKind::Other,
         }

@@ -46,7 +46,7 @@ fn kind_of(code: i32, message: &str) -> SqlErrorKind {
              write in it",
         ),
         26 => SqlErrorKind::Setting("the file is no SQLite database, or an encrypted one"),
-        9 | 10 | 15 => SqlErrorKind::Busy,
+        7 | 9 | 10 | 15 => SqlErrorKind::Busy,
         // By the message, because the code is that of any other error in a statement.
         1 if has(&["no such table", "no such column", "has no column"]) => SqlErrorKind::NoTable,
         1 if has(&["no such savepoint", "no transaction is active"]) => SqlErrorKind::Ended,

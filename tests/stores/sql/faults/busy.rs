@@ -29,3 +29,17 @@ async fn a_file_that_stays_locked_is_reported() {
     let effects = ["a", "b", "c"].map(|key| fixture.effects(key));
     assert_eq!(effects, [1, 0, 1]);
 }
+
+/// Its statement has the only connection, and waits; so would its read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_beside_a_writer_needs_one_connection() {
+    let test_database = TestDatabase::new::<Sqlite>();
+    let narrow = open_with::<Sqlite>(&test_database.url, |store| store.connections(1)).await;
+    let held = Sqlite::hold(&test_database.url).await;
+    let mut claimed = Box::pin(claim(&narrow));
+    let soon = tokio::time::timeout(Duration::from_millis(60), claimed.as_mut());
+    assert!(soon.await.is_err(), "it is written beside a writer");
+    drop(held);
+    let claimed = patiently(claimed).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
+}

@@ -94,3 +94,21 @@ async fn abandoned_claims_leave_no_backend_that_waits() {
     test_database.until("0", waiting).await;
     tx.rollback().await.unwrap();
 }
+
+/// As with a prepared statement that this session alone has, and cannot execute any more.
+#[tokio::test]
+async fn a_session_in_which_statements_fail_is_replaced() {
+    let (test_database, store) = opened::<Postgres>().await;
+    claim_of(&store, 1).await.unwrap();
+    for sql in [
+        "CREATE TABLE failing AS SELECT pid FROM pg_stat_activity WHERE datname = current_database()",
+        "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF pg_backend_pid() IN (SELECT pid FROM failing) THEN RAISE 'not here'; END IF; \
+         RETURN NEW; END $$",
+        "CREATE TRIGGER fails BEFORE INSERT OR UPDATE ON idem_records FOR EACH ROW EXECUTE FUNCTION fails()",
+    ] {
+        test_database.sql(sql).await;
+    }
+    let claimed = claim_of(&store, 2).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
+}
