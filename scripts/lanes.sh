@@ -64,7 +64,7 @@ run_programs() {
 
 # Runs programs that no lane has taken yet, until there are none.
 run_lane() {
-    local number name manifest program begun said code=0 child=
+    local number name manifest program begun said used before=0 code=0 child=
     trap 'if [[ -n $child ]]; then kill "$child" 2>/dev/null; fi; exit 143' TERM
     for number in "${!programs[@]}"; do
         if ! mkdir "$lanes_log/$number" 2>/dev/null; then
@@ -84,7 +84,11 @@ run_lane() {
             echo "error: $name failed" >>"$lanes_log/$number-$name.log"
         fi
         child=
-        echo "$name: $said, $((SECONDS - begun)) s"
+        # Of all programs of this lane so far, and not in a pipeline, whose shell has none.
+        times >"$lanes_log/$number/times"
+        used=$(awk -F '[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$lanes_log/$number/times")
+        echo "$name: $said, $((SECONDS - begun)) s, $((used - before)) s of processor time"
+        before=$used
     done
     return "$code"
 }
