@@ -3,7 +3,6 @@
 use std::future::ready;
 use std::pin::Pin;
 
-use bytes::Bytes;
 use idem_runtime::store::{CompleteReply, OutcomeKind};
 use idem_tests::claims::{finished, granted};
 
@@ -54,15 +53,6 @@ pub(crate) fn claiming<B: Database>(
 fn reading<B: Database>(store: &SqlStore<B>, number: u64) -> Request<ReadReply> {
     let store = store.clone();
     Box::pin(async move { store.read(&elsewhere(number)).await })
-}
-
-pub(crate) fn completing<B: Database>(
-    store: &SqlStore<B>,
-    key: &RecordKey,
-    record: Bytes,
-) -> Request<CompleteReply> {
-    let (store, key) = (store.clone(), key.clone());
-    Box::pin(async move { store.complete(&key, &record).await })
 }
 
 /// The requests after one poll of each: all are sent or queued.
@@ -120,21 +110,6 @@ pub(crate) fn is_granted(reply: &Result<ClaimReply, StoreError>) -> bool {
     matches!(reply, Ok(ClaimReply::Granted { fresh: true, .. }))
 }
 
-/// Completes the claims with an answer of each. The owner of number 50 is another.
-pub(crate) fn completions<B: Database>(
-    store: &SqlStore<B>,
-    claims: &[Result<ClaimReply, StoreError>],
-    answer: fn(u64) -> Vec<u8>,
-) -> Vec<Request<CompleteReply>> {
-    let completions = (0..).zip(claims).map(|(number, reply)| {
-        let owner = owner(if number == 50 { 1_000 } else { number });
-        let claim = granted(&asks(owner), reply.as_ref().unwrap());
-        let record = finished(&claim, OutcomeKind::Value, &answer(number));
-        completing(store, &elsewhere(number), record)
-    });
-    completions.collect()
-}
-
 async fn each_request_gets_its_own_outcome<B: Database>() {
     let test_database = TestDatabase::new::<B>();
     let store = narrow::<B>(&test_database).await;
@@ -156,7 +131,16 @@ async fn each_request_gets_its_own_outcome<B: Database>() {
         }
     }
     let held = hold_file::<B>(&test_database).await;
-    let completions = sent(completions(&store, &claims, answer)).await;
+    // The owner of number 50 is another.
+    let completions = (0..).zip(&claims).map(|(number, reply)| {
+        let owner = owner(if number == 50 { 1_000 } else { number });
+        let claim = granted(&asks(owner), reply.as_ref().unwrap());
+        let record = finished(&claim, OutcomeKind::Value, &answer(number));
+        let store = store.clone();
+        let complete = async move { store.complete(&elsewhere(number), &record).await };
+        Box::pin(complete) as Request<CompleteReply>
+    });
+    let completions = sent(completions).await;
     drop(held);
     for (number, reply) in (0..).zip(replies(completions).await) {
         match reply.unwrap() {

@@ -122,8 +122,12 @@ impl Fixture {
 
 /// A record key that no fixture uses.
 pub(crate) fn elsewhere(number: u64) -> RecordKey {
-    let digest = KeyBuilder::new("elsewhere", 64).key(&number).unwrap();
-    RecordKey::new("fixture".into(), Operation::new("elsewhere"), digest)
+    of_operation("elsewhere", number)
+}
+
+pub(crate) fn of_operation(operation: &'static str, number: u64) -> RecordKey {
+    let digest = KeyBuilder::new(operation, 64).key(&number).unwrap();
+    RecordKey::new("fixture".into(), Operation::new(operation), digest)
 }
 
 /// Claims without the engine's retries.

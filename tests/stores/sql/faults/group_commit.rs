@@ -4,13 +4,11 @@ use super::crowds::{
     Request, claim_all, claiming, hold_file, is_granted, narrow, owner, replies, sent,
 };
 use super::prelude::*;
-use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::StoreErrorKind::Full;
 
 /// A record key whose commit the file refuses; see [`spoil`].
 fn spoilt(number: u64) -> RecordKey {
-    let digest = KeyBuilder::new("spoilt", 64).key(&number).unwrap();
-    RecordKey::new("fixture".into(), Operation::new("spoilt"), digest)
+    of_operation("spoilt", number)
 }
 
 /// Panics unless exactly the owners recorded in the file were granted their claims.

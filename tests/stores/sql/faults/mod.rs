@@ -1,7 +1,6 @@
 //! Faults around a SQL database, one in each test: the error is clear, the body does not run twice, and no answer is
 //! lost.
 
-mod busy;
 mod connections;
 mod counts;
 mod credentials;

@@ -1,4 +1,4 @@
-//! A read-only server, and a file without room.
+//! A read-only server, and a file that is full or locked.
 
 use idem_runtime::store::Needs;
 use idem_runtime::store::StoreErrorKind::Full;
@@ -42,21 +42,6 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     assert_eq!(hasty.effects("b"), 1);
 }
 
-/// Calls until there is no room for another claim.
-async fn fill(fixture: &Fixture) -> Vec<String> {
-    let mut done = Vec::new();
-    while done.len() < 1_000 {
-        match fixture.pay(&done.len().to_string()).await {
-            Ok(answer) => done.push(answer),
-            Err(error) => {
-                assert_retryable(Err(error));
-                return done;
-            }
-        }
-    }
-    panic!("the file has no end");
-}
-
 /// Answers are replayed, an answer without room reaches its caller, and is stored as soon as there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_refuses_claims_and_replays_answers() {
@@ -68,7 +53,14 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
     let mut done = Vec::new();
     let body = async |_| {
         // In another engine, because a body must not wait for its own.
-        done = fill(&others).await;
+        let refused = loop {
+            match others.pay(&done.len().to_string()).await {
+                Ok(answer) => done.push(answer),
+                refused => break refused,
+            }
+            assert!(done.len() < 1_000, "the file has no end");
+        };
+        assert_retryable(refused);
         Ok(large.clone())
     };
     let answer: Result<String, Error> = call().run(body).await;
@@ -86,4 +78,44 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
     let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;
     assert_eq!(again, answer);
     others.pay("more").await.unwrap();
+}
+
+/// A claim is refused, a replay needs no lock, and an answer is stored later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_stays_locked_is_reported() {
+    let (test_database, store) = opened::<Sqlite>().await;
+    let fixture = Fixture::hasty(&store);
+    let mut held = None;
+    let locks = async |_| {
+        held = Some(Sqlite::hold(&test_database.url).await);
+        Ok(())
+    };
+    let first = fixture.pay_by("a", locks).await.unwrap();
+    assert_eq!(fixture.events.count("unsaved"), 1);
+    let parts = ["a claim", "another transaction holds"];
+    assert_says(claim(&store).await, Unavailable, &parts);
+    assert_retryable(fixture.pay("b").await);
+    drop(held);
+    happened(&fixture.events, "completed", 1).await;
+    let held = Sqlite::hold(&test_database.url).await;
+    assert_eq!(fixture.beside(&store).pay("a").await.unwrap(), first);
+    drop(held);
+    // The abandoned claim of "b" may be written after all, and holds that key for its lease.
+    fixture.pay("c").await.unwrap();
+    let effects = ["a", "b", "c"].map(|key| fixture.effects(key));
+    assert_eq!(effects, [1, 0, 1]);
+}
+
+/// Its statement has the only connection, and waits; so would its read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_beside_a_writer_needs_one_connection() {
+    let test_database = TestDatabase::new::<Sqlite>();
+    let narrow = open_with::<Sqlite>(&test_database.url, |store| store.connections(1)).await;
+    let held = Sqlite::hold(&test_database.url).await;
+    let mut claimed = Box::pin(claim(&narrow));
+    let soon = tokio::time::timeout(Duration::from_millis(60), claimed.as_mut());
+    assert!(soon.await.is_err(), "it is written beside a writer");
+    drop(held);
+    let claimed = patiently(claimed).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
 }

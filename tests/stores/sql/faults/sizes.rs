@@ -18,14 +18,12 @@ async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     let other = granted(&asks(Owner::random()), &claimed);
     let large = format!("UPDATE idem_records SET state = 'D', body = {}", B::LARGE);
     test_database.sql(&large).await;
-    let proxy = B::shared().map(|server| TcpProxy::start(server.addr()));
-    let url = match (&proxy, B::shared()) {
-        (Some(proxy), Some(server)) => {
-            let [from, to] = [server.addr(), proxy.addr()].map(|addr| addr.to_string());
-            test_database.url.replace(&from, &to)
-        }
-        _ => test_database.url.clone(),
-    };
+    let mut url = test_database.url.clone();
+    let proxy = B::shared().map(|server| {
+        let proxy = TcpProxy::start(server.addr());
+        url = url.replace(&server.addr().to_string(), &proxy.addr().to_string());
+        proxy
+    });
     let narrow = open_with::<B>(&url, |store| store.max_record_bytes(LIMIT)).await;
     assert_eq!(narrow.max_record_bytes(), Some(LIMIT));
     let parts = [
