@@ -34,8 +34,6 @@ pub(crate) trait Database: Backend + Copy {
     const WAITING: Option<&'static str>;
     /// The session's setting for lock waits.
     const SETTING: &'static str;
-    /// Changes that setting for the session.
-    const SET_SESSION: &'static str;
     /// The codes of errors after a collision.
     const COLLISIONS: &'static [&'static str];
     /// The statements that begin a transaction of each level.
@@ -55,10 +53,6 @@ pub(crate) trait Database: Backend + Copy {
     fn collides(error: &sqlx::Error) -> bool {
         let code = error.as_database_error().and_then(DatabaseError::code);
         Self::COLLISIONS.contains(&&*code.unwrap_or_default())
-    }
-
-    fn options(url: &str) -> <Self::Conn as Connection>::Options {
-        url.parse().expect("the URL is ours")
     }
 
     fn begin(
@@ -108,8 +102,7 @@ pub(crate) trait Database: Backend + Copy {
 
     /// A connection that has executed this, if the database has one left.
     async fn connection_after(url: &str, sql: &str) -> Option<Self::Conn> {
-        let connected = <Self::Conn as Connection>::connect_with(&Self::options(url)).await;
-        let mut conn = connected.ok()?;
+        let mut conn = Self::Conn::connect(url).await.ok()?;
         Self::execute(&mut conn, sql).await.unwrap();
         Some(conn)
     }
@@ -124,10 +117,6 @@ pub(crate) trait Database: Backend + Copy {
 /// A kind of database that is a server.
 pub(crate) trait Server: Database {
     const POSTGRES: bool;
-    /// Changes the setting for lock waits for the transaction alone.
-    const SET_LOCAL: Option<&'static str>;
-    /// Lets another transaction be the victim of a deadlock. In MariaDB it is the one that has written less.
-    const SURVIVE_DEADLOCKS: Option<&'static str>;
     /// The id of the connection's session.
     const SESSION_ID: &'static str;
     /// Number of sessions with the id `{}`.
@@ -188,7 +177,6 @@ impl Database for Sqlite {
 
     const WAITING: Option<&'static str> = None;
     const SETTING: &'static str = "SELECT timeout FROM pragma_busy_timeout";
-    const SET_SESSION: &'static str = "PRAGMA busy_timeout = 7700";
     const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
     const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
@@ -235,7 +223,6 @@ impl Database for Postgres {
     );
     const SETTING: &'static str =
         "SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'";
-    const SET_SESSION: &'static str = "SET lock_timeout = '77s'";
     const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
     const LEVELS: &'static [&'static str] = &[
         "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -269,8 +256,6 @@ impl Database for Postgres {
 
 server!(Postgres, PostgresServer {
     const POSTGRES: bool = true;
-    const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
-    const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
     const SESSION_ID: &'static str = "SELECT pg_backend_pid()::bigint";
     const SESSIONS: &'static str = "SELECT count(*) FROM pg_stat_activity WHERE pid = {}";
     const END_WHEN_IDLE: &'static str = "SET idle_in_transaction_session_timeout = 1";
@@ -298,7 +283,6 @@ impl Database for MySql {
          WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
     );
     const SETTING: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)";
-    const SET_SESSION: &'static str = "SET innodb_lock_wait_timeout = 77";
     const COLLISIONS: &'static [&'static str] = &["40001"];
     const LEVELS: &'static [&'static str] = &[
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN",
@@ -340,8 +324,6 @@ impl Database for MySql {
 
 server!(MySql, MariaDbServer {
     const POSTGRES: bool = false;
-    const SET_LOCAL: Option<&'static str> = None;
-    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSION_ID: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
     const SESSIONS: &'static str =
         "SELECT count(*) FROM information_schema.processlist WHERE id = {}";

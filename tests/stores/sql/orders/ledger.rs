@@ -65,15 +65,13 @@ impl Ledger {
     }
 
     /// Earlier answers that are not among the last ones: `true` where a body's own commit had been acknowledged.
-    pub(crate) fn lost(&self) -> Vec<(u64, &str, bool)> {
+    pub(crate) fn lost(&self) -> Vec<bool> {
         let all = self.answers.iter().flat_map(|(number, answers)| {
             let last = self.last.get(number);
-            let gone = move |answer: &str| last.is_none_or(|last| !last.contains(answer));
-            let answers = answers.iter();
-            let answers = answers.map(|(answer, ran)| (*number, answer.as_str(), *ran));
-            answers.filter(move |(_, answer, _)| gone(answer))
+            let lost = move |answer: &String| last.is_none_or(|last| !last.contains(answer));
+            answers.iter().filter(move |(answer, _)| lost(answer))
         });
-        all.collect()
+        all.map(|(_, ran)| *ran).collect()
     }
 
     /// Number of orders.

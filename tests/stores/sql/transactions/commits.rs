@@ -13,13 +13,6 @@ mod deferred {
     on!(postgres Postgres: a_commit_that_is_refused_leaves_nothing);
 }
 
-/// Calls on a connection that idem commits on, and makes an order of the key's name.
-async fn order<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, key: &str) -> Answer {
-    let call = fixture.call(key).in_tx(conn);
-    call.run(async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, key).await)
-        .await
-}
-
 /// A moment, and what the server has done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
@@ -76,31 +69,26 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
                 let key = &format!("{moment:?} {own} {time}");
                 let run = fixture.runs.count() + u32::from(moment != Moment::ClaimReply);
                 let mut conn = D::connection_after(&url, "SELECT 1").await.unwrap();
-                let body = async |conn: &mut D::Conn| {
-                    let made = make::<D>(conn, &fixture.runs, key).await;
-                    match moment {
-                        // The completion and the commit of idem follow the body at once.
-                        Moment::BeforeCommit if !own => {}
-                        Moment::SessionEnded if own => end_session(&fixture, conn).await,
-                        Moment::Body | Moment::BeforeCommit => {
-                            proxy.cut();
-                        }
-                        _ => {}
+                let work = async |conn: &mut D::Conn| match moment {
+                    // The completion and the commit of idem follow the body at once.
+                    Moment::BeforeCommit if !own => {}
+                    Moment::SessionEnded if own => end_session(&fixture, conn).await,
+                    Moment::Body | Moment::BeforeCommit => {
+                        proxy.cut();
                     }
-                    made
+                    _ => {}
                 };
                 let (answer, expected) = if own {
                     sets_trap(moment);
-                    let call = fixture.call(key).in_tx(&mut conn);
-                    let answer = call.run(async |conn: &mut D::Conn, _| body(conn).await);
-                    (answer.await, &of_idem)
+                    let on = &mut conn;
+                    let call = fixture.call_that_ends_after(on, |conn| conn, key, work, End::Value);
+                    (call.await, &of_idem)
                 } else {
                     let mut tx = conn.begin().await.done();
                     sets_trap(moment);
                     let on: &mut D::Conn = &mut tx;
-                    let call = fixture.call(key).in_tx(on);
-                    let answer = call.run(async |conn: &mut D::Conn, _| body(conn).await);
-                    let answer = answer.await;
+                    let call = fixture.call_that_ends_after(on, |conn| conn, key, work, End::Value);
+                    let answer = call.await;
                     match moment {
                         Moment::BeforeCommit => {
                             proxy.cut();
@@ -113,6 +101,7 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
                     }
                     (answer, &of_caller)
                 };
+                let answer = answer.expect("it ends");
                 match expected {
                     None => assert_eq!(answer, Ok(run), "{key}"),
                     Some(kind) => {
@@ -125,8 +114,9 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
                 let left = i64::from(kept);
                 assert_eq!(fixture.orders(key).await, left, "{key}");
                 let mut conn = fixture.connection().await;
-                let again = order(&fixture, &mut conn, key).await;
-                assert_eq!(again, Ok(if kept { run } else { run + 1 }), "{key}");
+                let again = fixture.call_that_ends(&mut conn, |conn| conn, key, End::Value);
+                let expected = if kept { run } else { run + 1 };
+                assert_eq!(again.await, Some(Ok(expected)), "{key}");
                 assert_eq!(fixture.orders(key).await, 1, "{key}");
             }
         }
@@ -140,14 +130,14 @@ async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
     let placed = "CREATE TABLE placed (shelf VARCHAR(100) \
                   REFERENCES shelves (name) DEFERRABLE INITIALLY DEFERRED)";
     D::execute(&mut conn, placed).await.done();
-    let run = async |conn: &mut D::Conn| -> Answer {
-        let call = fixture.order().in_tx(conn);
-        call.run(async |conn: &mut D::Conn, _| {
-            let made = make::<D>(conn, &fixture.runs, "mine").await;
-            D::execute(conn, "INSERT INTO placed VALUES ('a shelf')").await?;
-            made
-        })
-        .await
+    let run = async |conn: &mut D::Conn| {
+        let work = async |conn: &mut D::Conn| {
+            D::execute(conn, "INSERT INTO placed VALUES ('a shelf')")
+                .await
+                .done();
+        };
+        let call = fixture.call_that_ends_after(conn, |conn| conn, "mine", work, End::Value);
+        call.await.expect("it ends")
     };
     assert_aborted(&refusal(run(&mut conn).await));
     insert::<D>(&mut conn, "after").await.done();
@@ -175,8 +165,8 @@ async fn a_commit_whose_reply_is_none_or_of_a_proxy_is_unknown<D: Database>() {
              DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit()"
         );
         D::execute(&mut conn, &at_commit).await.done();
-        let answer = patiently("the call ends", order(&fixture, &mut conn, "mine")).await;
-        let error = refusal(answer);
+        let call = fixture.call_that_ends(&mut conn, |conn| conn, "mine", End::Value);
+        let error = refusal(patiently("the call ends", call).await.unwrap());
         assert_eq!(*error.kind(), ErrorKind::CommitUnknown, "{action}");
     }
 }

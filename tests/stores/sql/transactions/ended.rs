@@ -184,14 +184,13 @@ async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture);
     let mut conn = D::acquire(&pool).await.done();
-    let call = fixture.order().in_tx(&mut conn);
-    let answer = call.run(async |conn: &mut D::Pooled, _| {
-        let mut tx = conn.begin().await?;
-        make::<D>(&mut tx, &fixture.runs, "mine").await?;
+    let leaves = async |conn: &mut D::Conn| {
+        let mut tx = conn.begin().await.done();
+        insert::<D>(&mut tx, "mine").await.done();
         std::mem::forget(tx);
-        Answer::Ok(1)
-    });
-    assert_aborted(&refusal(answer.await));
+    };
+    let call = fixture.call_that_ends_after(&mut conn, |conn| conn, "mine", leaves, End::Value);
+    assert_aborted(&refusal(call.await.expect("it ends")));
     drop(conn);
     assert_eq!(fixture.kept("mine").await, (0, 0));
     assert_usable("left open", &fixture, &pool).await;

@@ -17,7 +17,7 @@ use idem_tests::orders::database::Database as _;
 use idem_tests::payment::Runs;
 use idem_tests::shop::{PATIENCE, patiently};
 use serde::{Deserialize, Serialize};
-use sqlx::{Connection, Pool};
+use sqlx::Pool;
 use tokio::sync::{Barrier, Mutex, Notify};
 
 use crate::database::{Database, Server, TestDatabase};
@@ -326,8 +326,9 @@ impl<D: Database> Fixture<D> {
 
     /// A connection whose lock-wait setting is known.
     pub(crate) async fn alone(&self) -> D::Conn {
-        let options = D::options(&self.place.url);
-        <D::Conn as Connection>::connect_with(&options).await.done()
+        D::connection_after(&self.place.url, "SELECT 1")
+            .await
+            .unwrap()
     }
 }
 
@@ -385,8 +386,9 @@ pub(crate) async fn answered<T: SqlTransaction>(
 /// A transaction that makes another one the victim of a deadlock: it has written more, or has a longer time-out.
 pub(crate) async fn strong<D: Server>(fixture: Arc<Fixture<D>>, both: Arc<Barrier>) {
     let mut tx = fixture.begin().await;
-    if let Some(sql) = D::SURVIVE_DEADLOCKS {
-        D::execute(&mut tx, sql).await.done();
+    if D::POSTGRES {
+        let survive = "SET LOCAL deadlock_timeout = '1h'";
+        D::execute(&mut tx, survive).await.done();
     }
     for number in 0..100 {
         let name = format!("strong-{number}");

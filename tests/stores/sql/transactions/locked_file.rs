@@ -12,11 +12,9 @@ use super::prelude::*;
 
 on!(sqlite Sqlite:
     a_repeat_waits_for_a_running_body_as_set
-    a_repeat_waits_a_moment_for_the_commit_after_a_body
-    another_writer_is_waited_for_until_the_claim_deadline
+    another_writer_is_waited_for_as_set
     committed_answers_need_no_lock
     a_transaction_that_has_read_is_aborted
-    a_claim_that_is_undone_is_no_running_call
     a_dropped_claim_restores_the_connection);
 
 /// The longest pause of a claim between two tries for the lock.
@@ -110,40 +108,31 @@ async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     }
 }
 
-async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Database>() {
-    const COMMIT: Duration = Duration::from_millis(100);
-    for (on_running, patience) in [(REJECT, COMMIT), (WAIT, SECOND)] {
-        let (clock, fixture) = fixture::<D>().await;
-        let mut first = fixture.begin().await;
-        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
-        let mut tx = fixture.begin().await;
-        let call = || fixture.order().on_running(on_running);
-        let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
-        assert_running(&refusal(answer));
-        assert_eq!(passed, patience, "{on_running:?}");
-        D::commit(first).await.done();
-        // The transaction of the duplicate continues.
-        let again = timed(&clock, answered(call(), &mut tx)).await;
-        assert_eq!(again, (Ok(1), Duration::ZERO));
-        insert::<D>(&mut tx, "after").await.done();
-        D::commit(tx).await.done();
-        assert_eq!(fixture.orders_of(["mine", "after"]).await, [1, 1]);
-    }
-}
-
 /// What the transaction that holds the lock has done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Writer {
     Row,
     CallOfAnotherKey,
     /// The engine of the call does not know of it.
     SameCallOfAnotherEngine,
+    /// Its transaction is open, and the key is free.
+    SameCallUndone,
+    /// Its body has ended.
+    SameCall,
 }
 
-async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
-    use Writer::{CallOfAnotherKey, Row, SameCallOfAnotherEngine};
-    for writer in [Row, CallOfAnotherKey, SameCallOfAnotherEngine] {
-        for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
+async fn another_writer_is_waited_for_as_set<D: Database>() {
+    use Writer::{CallOfAnotherKey, Row, SameCall, SameCallOfAnotherEngine, SameCallUndone};
+    const COMMIT: Duration = Duration::from_millis(100);
+    let unavailable = [CLAIM_DEADLINE, SECOND + CLAIM_DEADLINE];
+    for (writer, patience) in [
+        (Row, unavailable),
+        (CallOfAnotherKey, unavailable),
+        (SameCallOfAnotherEngine, unavailable),
+        (SameCallUndone, unavailable),
+        (SameCall, [COMMIT, SECOND]),
+    ] {
+        for (on_running, patience) in [REJECT, WAIT].into_iter().zip(patience) {
             let (clock, fixture) = fixture::<D>().await;
             let mut tx = fixture.begin().await;
             // Its snapshot stays valid, since the other transaction commits nothing.
@@ -155,15 +144,25 @@ async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
                 CallOfAnotherKey => {
                     assert_eq!(fixture.ordered_as("other", &mut first).await, Ok(1));
                 }
-                SameCallOfAnotherEngine => {
-                    engine = another_engine(&fixture, &clock).await;
+                SameCallUndone => {
+                    let down = failed(&fixture, fixture.order(), &mut first, OrderError::Down);
+                    assert_eq!(down.await, Err(OrderError::Down));
+                }
+                SameCallOfAnotherEngine | SameCall => {
                     assert_eq!(fixture.ordered(&mut first).await, Ok(1));
                 }
+            }
+            if writer == SameCallOfAnotherEngine {
+                engine = another_engine(&fixture, &clock).await;
             }
             let runs = fixture.runs.count();
             let call = || order_by(&engine).on_running(on_running);
             let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
-            assert_unavailable(&refusal(answer));
+            if writer == SameCall {
+                assert_running(&refusal(answer));
+            } else {
+                assert_unavailable(&refusal(answer));
+            }
             assert_eq!(passed, patience, "{writer:?} {on_running:?}");
             D::rollback(first).await.done();
             // No transaction is aborted.
@@ -219,23 +218,6 @@ async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     D::rollback(tx).await.done();
 }
 
-/// After a system error the transaction is open, and the key is free.
-async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
-    let (clock, fixture) = fixture::<D>().await;
-    let mut first = fixture.begin().await;
-    let answer = failed(&fixture, fixture.order(), &mut first, OrderError::Down).await;
-    assert_eq!(answer, Err(OrderError::Down));
-    let mut tx = fixture.begin().await;
-    let call = fixture.order().on_running(REJECT);
-    let (answer, passed) = timed(&clock, answered(call, &mut tx)).await;
-    assert_unavailable(&refusal(answer));
-    assert_eq!(passed, CLAIM_DEADLINE);
-    D::commit(first).await.done();
-    let call = fixture.order().on_running(REJECT);
-    assert_eq!(ordered(&fixture, call, &mut tx, "mine").await, Ok(2));
-    D::commit(tx).await.done();
-}
-
 /// Polls so many times, once for each wake, and waits for the next wake or a pause. Returns whether it is still under
 /// way.
 async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: usize) -> bool {
@@ -265,7 +247,9 @@ async fn a_dropped_claim_restores_the_connection<D: Database>() {
     assert_eq!(fixture.ordered(&mut first).await, Ok(1));
     for steps in (0..ROUNDS).flat_map(|_| 1..=STEPS) {
         let mut tx = fixture.begin().await;
-        D::execute(&mut tx, D::SET_SESSION).await.done();
+        D::execute(&mut tx, "PRAGMA busy_timeout = 7700")
+            .await
+            .done();
         let before = settings::<D>(&mut tx).await;
         {
             let call = pin!(answered(fixture.order().on_running(WAIT), &mut tx));

@@ -4,77 +4,51 @@ use super::prelude::*;
 
 on_each_database!(each_end_of_an_inner_call_in_each_of_an_outer_one,);
 
-/// `None`: the inner call is replayed.
-const INNER: [Option<Answer>; 4] = [
-    Some(Ok(7)),
-    Some(Err(OrderError::SoldOut { run: 7 })),
-    Some(Err(OrderError::Down)),
-    None,
-];
-
-const OUTER: [Answer; 3] = [
-    Ok(8),
-    Err(OrderError::SoldOut { run: 8 }),
-    Err(OrderError::Down),
-];
-
-/// A call whose body writes a row of this name, and ends like this.
-async fn order<D: Database>(
-    fixture: &Fixture<D>,
-    name: &str,
-    tx: &mut D::Tx,
-    end: &Answer,
-) -> Answer {
-    let call = fixture.call(name).in_tx(tx);
-    let body = async |tx: &mut D::Tx, _| {
-        insert::<D>(tx, name).await?;
-        end.clone()
-    };
-    call.run(body).await
-}
+const ENDS: [End; 3] = [End::Value, End::Business, End::System];
 
 async fn each_end_of_an_inner_call_in_each_of_an_outer_one<D: Database>() {
-    for inner in INNER {
-        for outer in OUTER {
-            let case = format!("{inner:?} in {outer:?}");
-            let fixture = Fixture::<D>::new().await;
-            let mut tx = fixture.begin().await;
-            let end = inner.clone().unwrap_or(Ok(7));
-            if inner.is_none() {
-                assert_eq!(order(&fixture, "inner", &mut tx, &end).await, end, "{case}");
-                D::commit(tx).await.done();
-                tx = fixture.begin().await;
-            }
-            insert::<D>(&mut tx, "around").await.done();
-            let call = fixture.call("outer").in_tx(&mut tx);
-            let answer = call.run(async |tx: &mut D::Tx, _| {
-                insert::<D>(tx, "outer").await?;
-                assert_eq!(order(&fixture, "inner", tx, &end).await, end, "{case}");
-                insert::<D>(tx, "outer").await?;
-                outer.clone()
-            });
-            assert_eq!(answer.await, outer, "{case}");
-            insert::<D>(&mut tx, "around").await.done();
-            D::commit(tx).await.done();
-            // An inner call is kept with the rows of the outer one, and is undone with them.
-            let (kept, replayed) = (outer.is_ok(), inner.is_none());
-            let inner_row = i64::from(end.is_ok() && (kept || replayed));
-            let rows = [2, if kept { 2 } else { 0 }, inner_row];
-            let found = fixture.orders_of(["around", "outer", "inner"]).await;
-            assert_eq!(found, rows, "{case}");
-            let inner_record = end != Err(OrderError::Down) && (kept || replayed);
-            let outer_record = outer != Err(OrderError::Down);
-            let records = i64::from(inner_record) + i64::from(outer_record);
-            assert_eq!(fixture.records().await, records, "{case}");
-            for (key, record, end) in [
-                ("inner", inner_record, &end),
-                ("outer", outer_record, &outer),
-            ] {
-                if record {
-                    assert_eq!(&fixture.replayed(fixture.call(key)).await, end, "{case}");
-                } else {
-                    assert_eq!(state(fixture.call(key)).await, None, "{case}: {key}");
-                }
+    let inner = ENDS.map(|end| (end, false));
+    let inner = inner.into_iter().chain([(End::Value, true)]);
+    for ((inner_end, is_replayed), outer_end) in
+        inner.flat_map(|inner| ENDS.map(|outer| (inner, outer)))
+    {
+        let case = format!("{inner_end:?} in {outer_end:?}, replayed: {is_replayed}");
+        let fixture = Fixture::<D>::new().await;
+        let runs = if is_replayed { [1, 2] } else { [2, 1] };
+        let [inner, outer] = [inner_end.answer(runs[0]), outer_end.answer(runs[1])];
+        if is_replayed {
+            assert_eq!(fixture.committed_as("inner").await, Ok(1), "{case}");
+        }
+        let mut tx = fixture.begin().await;
+        insert::<D>(&mut tx, "around").await.done();
+        let nested = async |conn: &mut D::Conn| {
+            let call = fixture.call_that_ends(conn, |conn| conn, "inner", inner_end);
+            assert_eq!(call.await, inner, "{case}");
+            insert::<D>(conn, "outer").await.done();
+        };
+        let call = fixture.call_that_ends_after(&mut tx, |tx| tx, "outer", nested, outer_end);
+        assert_eq!(call.await, outer, "{case}");
+        insert::<D>(&mut tx, "around").await.done();
+        D::commit(tx).await.done();
+        // An inner call is kept with the rows of the outer one, and is undone with them.
+        let [inner, outer] = [inner, outer].map(|answer| answer.expect("it ends"));
+        let (kept, down) = (outer.is_ok(), Err(OrderError::Down));
+        let inner_row = i64::from(inner.is_ok() && (kept || is_replayed));
+        let rows = [2, if kept { 2 } else { 0 }, inner_row];
+        let found = fixture.orders_of(["around", "outer", "inner"]).await;
+        assert_eq!(found, rows, "{case}");
+        let inner_record = inner != down && (kept || is_replayed);
+        let records = i64::from(inner_record) + i64::from(outer != down);
+        assert_eq!(fixture.records().await, records, "{case}");
+        let outer_record = outer != down;
+        for (key, record, end) in [
+            ("inner", inner_record, inner),
+            ("outer", outer_record, outer),
+        ] {
+            if record {
+                assert_eq!(fixture.replayed(fixture.call(key)).await, end, "{case}");
+            } else {
+                assert_eq!(state(fixture.call(key)).await, None, "{case}: {key}");
             }
         }
     }

@@ -7,18 +7,10 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::ended::{assert_usable, pool_of_one};
 use super::prelude::*;
 
-type Pooled = <Sqlite as Database>::Pooled;
-
 async fn shop() -> (Fixture<Sqlite>, SqlitePool) {
     let fixture = Fixture::<Sqlite>::new().await;
     let pool = pool_of_one(&fixture);
     (fixture, pool)
-}
-
-/// Calls on a connection of the pool, and makes the order `mine`.
-async fn ordered_on(fixture: &Fixture<Sqlite>, key: &str, conn: &mut Pooled) -> Answer {
-    let body = async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
-    fixture.call(key).in_tx(conn).run(body).await
 }
 
 /// Panics unless nothing of the call exists, and other calls run.
@@ -102,8 +94,9 @@ async fn a_rollback_on_its_way() {
         insert::<Sqlite>(&mut tx, "undone").await.done();
         drop(tx);
         let key = format!("order-{run}");
-        assert_eq!(ordered_on(&fixture, &key, &mut conn).await, Ok(run));
-        assert_eq!(fixture.orders("mine").await, i64::from(run));
+        let call = fixture.call_that_ends(&mut conn, |conn| conn, &key, End::Value);
+        assert_eq!(call.await, Some(Ok(run)));
+        assert_eq!(fixture.orders(&key).await, 1);
     }
     assert_eq!(fixture.orders("undone").await, 0);
 }
@@ -141,19 +134,15 @@ const SIZES: [(usize, bool); 2] = [(8_000_000, true), (1_200_000, false)];
 async fn where_files_are_small() {
     for (bytes, in_statement) in SIZES {
         let case = &format!("{bytes} bytes");
-        let body = async |fixture: &Fixture<Sqlite>, conn: &mut SqliteConnection| {
-            let run = make::<Sqlite>(conn, &fixture.runs, "mine").await;
+        let fill = async |conn: &mut SqliteConnection| {
             let fill = format!("INSERT INTO orders SELECT hex(randomblob({}))", bytes / 2);
             let filled = Sqlite::execute(conn, &fill).await;
             assert_eq!(filled.is_err(), in_statement);
-            run
         };
         let (fixture, pool) = shop().await;
         let mut tx = pool.begin().await.done();
-        let call = fixture.order().in_tx(&mut tx);
-        let answer =
-            call.run(async |tx: &mut <Sqlite as Database>::Tx, _| body(&fixture, tx).await);
-        let answer = answer.await;
+        let call = fixture.call_that_ends_after(&mut tx, |tx| tx, "mine", &fill, End::Value);
+        let answer = call.await.expect("it ends");
         if in_statement {
             assert_aborted(&refusal(answer));
             drop(tx);
@@ -167,9 +156,8 @@ async fn where_files_are_small() {
 
         let (fixture, pool) = shop().await;
         let mut conn = pool.acquire().await.done();
-        let call = fixture.order().in_tx(&mut conn);
-        let answer = call.run(async |conn: &mut Pooled, _| body(&fixture, conn).await);
-        let error = refusal(answer.await);
+        let call = fixture.call_that_ends_after(&mut conn, |conn| conn, "mine", &fill, End::Value);
+        let error = refusal(call.await.expect("it ends"));
         if in_statement {
             assert_aborted(&error);
         } else {
@@ -177,7 +165,8 @@ async fn where_files_are_small() {
             assert_eq!(*error.kind(), ErrorKind::CommitUnknown);
         }
         assert_eq!(fixture.kept("mine").await, (0, 0), "{case}");
-        assert_eq!(ordered_on(&fixture, "order-7", &mut conn).await, Ok(2));
+        let again = fixture.call_that_ends(&mut conn, |conn| conn, "mine", End::Value);
+        assert_eq!(again.await, Some(Ok(2)));
         drop(conn);
         assert_eq!(fixture.orders("mine").await, 1);
         assert_usable(case, &fixture, &pool).await;

@@ -11,13 +11,12 @@ async fn a_shutdown_waits_for_bodies<D: Database>() {
     let (begun, end) = (Notify::new(), Notify::new());
     let calls = async {
         let mut tx = fixture.begin().await;
-        let call = fixture.order().in_tx(&mut tx);
-        let answer = call.run(async |tx: &mut D::Tx, _| {
+        let runs = async |_: &mut D::Conn| {
             begun.notify_one();
             end.notified().await;
-            make::<D>(tx, &fixture.runs, "mine").await
-        });
-        let answer = answer.await;
+        };
+        let call = fixture.call_that_ends_after(&mut tx, |tx| tx, "mine", runs, End::Value);
+        let answer = call.await;
         D::commit(tx).await.done();
         answer
     };
@@ -32,6 +31,6 @@ async fn a_shutdown_waits_for_bodies<D: Database>() {
         ended.expect("the body has ended");
     };
     let both = async { tokio::join!(calls, shuts_down) };
-    assert_eq!(patiently("both end", both).await, (Ok(1), ()));
+    assert_eq!(patiently("both end", both).await, (Some(Ok(1)), ()));
     assert_eq!(fixture.orders("mine").await, 1);
 }

@@ -9,8 +9,7 @@ use super::prelude::*;
 
 on_each_database!(
     a_step_and_its_rows_are_committed_together,
-    a_step_that_is_rolled_back_or_dropped_runs_again,
-    the_errors_of_a_step_undo_its_rows,
+    each_end_of_a_step_and_of_its_transaction,
     a_reset_and_a_later_call_forget_the_step,
     a_connection_is_committed_for_the_step,
     a_step_is_refused_where_it_cannot_be_kept,
@@ -97,70 +96,57 @@ async fn a_step_and_its_rows_are_committed_together<D: Database>() {
     }
 }
 
-/// A step that is dropped half-way, as a time-out around it does, is not committed with the rest.
-async fn a_step_that_is_rolled_back_or_dropped_runs_again<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let order = fixture.order().run(|_| async {
-        let mut tx = fixture.begin().await;
-        booked(&fixture, &mut tx, "mine").await?;
-        D::rollback(tx).await.done();
-        FAILS
-    });
-    assert_eq!(order.await, FAILS);
-    let order = fixture.order().run(|_| books(&fixture, Ok(0)));
-    assert_eq!(order.await, Ok(2));
-    assert_eq!(fixture.orders("mine").await, 1);
-
-    let fixture = Fixture::<D>::new().await;
-    let order = fixture.order().run(|_| async {
-        let mut tx = fixture.begin().await;
-        let wrote = Notify::new();
-        let book = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
-            make::<D>(tx, &fixture.runs, "mine").await?;
-            wrote.notify_one();
-            std::future::pending::<Answer>().await
-        });
-        tokio::select! {
-            ended = book => panic!("it never ends: {ended:?}"),
-            () = wrote.notified() => {}
-        }
-        D::commit(tx).await.done();
-        FAILS
-    });
-    assert_eq!(order.await, FAILS);
-    let first = fixture.order().run(|_| books(&fixture, FAILS)).await;
-    fixture.age(LEASE_OVER).await;
-    let second = fixture.order().run(|_| books(&fixture, FAILS)).await;
-    fixture.age(LEASE_OVER).await;
-    assert_eq!(fixture.orders("mine").await, 1, "{first:?} then {second:?}");
-}
-
-async fn the_errors_of_a_step_undo_its_rows<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let errors = [
-        OrderError::Down,
-        OrderError::SoldOut { run: 2 },
-        OrderError::Down,
-    ];
-    for (error, shown) in errors.into_iter().zip([
-        OrderError::Down,
-        OrderError::SoldOut { run: 2 },
-        // A business error is kept, and the step does not run again.
-        OrderError::SoldOut { run: 2 },
-    ]) {
+/// A call whose step ends like this fails; the next one books.
+async fn each_end_of_a_step_and_of_its_transaction<D: Database>() {
+    for (end, commits, is_kept) in [
+        (End::Value, true, true),
+        (End::Value, false, false),
+        (End::Business, true, true),
+        (End::Business, false, false),
+        (End::System, true, false),
+        // As a time-out around it does.
+        (End::Dropped, true, false),
+    ] {
+        let case = &format!("{end:?}, committed: {commits}");
+        let fixture = Fixture::<D>::new().await;
         let order = fixture.order().run(|_| async {
-            let mut tx = fixture.begin().await;
-            let told = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
-                make::<D>(tx, &fixture.runs, "mine").await?;
-                Err(error) as Answer
+            let (mut tx, wrote) = (fixture.begin().await, Notify::new());
+            let book = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
+                let run = make::<D>(tx, &fixture.runs, "mine").await?;
+                if let Some(answer) = end.answer(run) {
+                    return answer;
+                }
+                wrote.notify_one();
+                std::future::pending().await
             });
-            assert_eq!(told.await, Err(shown));
-            D::commit(tx).await.done();
+            let told = tokio::select! {
+                told = book => Some(told),
+                () = wrote.notified() => None,
+            };
+            assert_eq!(told, end.answer(1), "{case}");
+            let ended = if commits {
+                D::commit(tx).await
+            } else {
+                D::rollback(tx).await
+            };
+            ended.done();
             FAILS
         });
-        assert_eq!(order.await, FAILS);
+        assert_eq!(order.await, FAILS, "{case}");
+        let next = fixture.order().run(|_| books(&fixture, Ok(0))).await;
+        if end == End::Dropped {
+            // The rows of the part are there, and no other part may add its own.
+            fixture.age(LEASE_OVER).await;
+            drop(fixture.order().run(|_| books(&fixture, FAILS)).await);
+            assert_eq!(fixture.orders("mine").await, 1, "{next:?}");
+            continue;
+        }
+        let expected = if is_kept { end.answer(1) } else { Some(Ok(2)) };
+        assert_eq!(Some(&next), expected.as_ref(), "{case}");
+        let found = (fixture.orders("mine").await, fixture.runs.count());
+        let runs = if is_kept { 1 } else { 2 };
+        assert_eq!(found, (i64::from(next.is_ok()), runs), "{case}");
     }
-    assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (0, 2));
 }
 
 async fn a_reset_and_a_later_call_forget_the_step<D: Database>() {
