@@ -69,10 +69,6 @@ fn variant(reply: impl std::fmt::Debug) -> String {
     word.unwrap_or_default().to_owned()
 }
 
-fn journal() -> Journal {
-    Journal::new(Bytes::from_static(b"a journal"))
-}
-
 impl Operation {
     /// Makes the record that it finds.
     async fn prepare<B: Server>(self, calm: &SqlStore<B>, key: &RecordKey, owner: Owner) -> Header {
@@ -107,7 +103,10 @@ impl Operation {
         Ok(match self {
             Self::Claim | Self::TakeOver => variant(store.claim(key, &asks(owner)).await?),
             Self::Renew => variant(store.renew(key, claim).await?),
-            Self::Append => variant(store.append(key, claim, &journal(), 0).await?),
+            Self::Append => {
+                let journal = Journal::new(Bytes::from_static(b"a journal"));
+                variant(store.append(key, claim, &journal, 0).await?)
+            }
             Self::Complete => {
                 let answer = finished(claim, OutcomeKind::Value, b"an answer");
                 variant(store.complete(key, &answer).await?)

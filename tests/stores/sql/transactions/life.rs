@@ -39,13 +39,6 @@ enum Then {
     AgainAndCommit,
 }
 
-const THEN: [Then; 4] = [
-    Then::Commit,
-    Then::Rollback,
-    Then::Drop,
-    Then::AgainAndCommit,
-];
-
 /// Checks the reply of a repeat, whose body may have run: by the record that it has met.
 fn assert_repeat<D: Database>(
     case: &str,
@@ -74,13 +67,14 @@ async fn assert_left<D: Database>(case: &str, fixture: &Fixture<D>, key: &str, l
 async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     for (end, event, committed, _) in ENDS {
-        for then in THEN {
+        use Then::{AgainAndCommit, Commit, Drop, Rollback};
+        for then in [Commit, Rollback, Drop, AgainAndCommit] {
             let case = &format!("{end:?}, {then:?}");
             let (runs, events) = (fixture.runs.count(), fixture.events.count(event));
             let mut tx = fixture.begin().await;
             insert::<D>(&mut tx, "around").await.done();
             // The connection that a transaction derefs to is in the same transaction.
-            let reply = if let Then::Rollback = then {
+            let reply = if let Rollback = then {
                 let conn: &mut D::Conn = &mut tx;
                 fixture.call_that_ends(conn, |conn| conn, case, end).await
             } else {
@@ -94,10 +88,10 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
             let around = fixture.orders("around").await;
             let mut left = committed;
             match then {
-                Then::Commit => D::commit(tx).await.done(),
-                Then::Rollback => D::rollback(tx).await.done(),
-                Then::Drop => drop(tx),
-                Then::AgainAndCommit => {
+                Commit => D::commit(tx).await.done(),
+                Rollback => D::rollback(tx).await.done(),
+                Drop => drop(tx),
+                AgainAndCommit => {
                     let repeat = fixture
                         .call_that_ends(&mut tx, |tx| tx, case, End::Value)
                         .await;
@@ -109,7 +103,7 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
                     }
                 }
             }
-            let commits = matches!(then, Then::Commit | Then::AgainAndCommit);
+            let commits = matches!(then, Commit | AgainAndCommit);
             if !commits {
                 left = NOTHING;
             }

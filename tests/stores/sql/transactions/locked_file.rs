@@ -153,10 +153,13 @@ async fn another_writer_is_waited_for_as_set<D: Database>() {
                 }
             }
             if writer == SameCallOfAnotherEngine {
-                engine = another_engine(&fixture, &clock).await;
+                let store = SqlStore::<D>::connect(&fixture.place.url).await.unwrap();
+                let another = Engine::builder(store).clock(clock.clone());
+                engine = another.build().unwrap();
             }
             let runs = fixture.runs.count();
-            let call = || order_by(&engine).on_running(on_running);
+            let call = || engine.operation("orders.create").key("order-7");
+            let call = || call().on_running(on_running);
             let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
             if writer == SameCall {
                 assert_running(&refusal(answer));
@@ -172,17 +175,6 @@ async fn another_writer_is_waited_for_as_set<D: Database>() {
             assert_eq!(fixture.orders_of(["mine", "other"]).await, [1, 0]);
         }
     }
-}
-
-/// An engine on another store, with the knowledge of an engine of another process.
-async fn another_engine<D: Database>(fixture: &Fixture<D>, clock: &ManualClock) -> Engine {
-    let store = SqlStore::<D>::connect(&fixture.place.url).await;
-    let engine = Engine::builder(store.expect("the file is there")).clock(clock.clone());
-    engine.build().expect("the settings are right")
-}
-
-fn order_by(engine: &Engine) -> CallBuilder<Classified> {
-    engine.operation("orders.create").key("order-7")
 }
 
 async fn committed_answers_need_no_lock<D: Database>() {
