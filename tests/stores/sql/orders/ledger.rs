@@ -68,8 +68,8 @@ impl Ledger {
     pub(crate) fn lost(&self) -> Vec<bool> {
         let all = self.answers.iter().flat_map(|(number, answers)| {
             let last = self.last.get(number);
-            let lost = move |answer: &String| last.is_none_or(|last| !last.contains(answer));
-            answers.iter().filter(move |(answer, _)| lost(answer))
+            let is_gone = move |answer: &String| last.is_none_or(|last| !last.contains(answer));
+            answers.iter().filter(move |(answer, _)| is_gone(answer))
         });
         all.map(|(_, ran)| *ran).collect()
     }
