@@ -1,70 +1,81 @@
-//! A consumer process, to be killed and stalled.
+//! A consumer process, to be killed and stalled. Its handler charges at the bank, and in `tx` mode writes a row as well.
 //!
-//! It prints `ready`, and ends in order when its stdin is closed.
-
-#[path = "worker/handler.rs"]
-mod handler;
+//! Its argument is the JSON of its settings. It prints `ready`, and ends in order when its stdin is closed.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
-use clap::Parser;
 use idem_consumers::{Consumer, Raw};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{Context, Engine, Policy};
+use idem_runtime::{Classify, Context, Engine, Policy};
 #[cfg(feature = "kafka")]
 use idem_tests::brokers::Kafka;
-use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
+use idem_tests::brokers::{Broker, ConsumerSettings, Nats, Rabbit, RedisStreams};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
 use sqlx::postgres::PgPoolOptions;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use self::handler::Handler;
+/// Why a bill was not collected.
+#[derive(Clone, Copy, Debug, Classify, Deserialize, Serialize)]
+enum Failure {
+    #[class(system)]
+    Bank,
+    #[class(system)]
+    Database,
+}
 
-/// Settings of a consumer process.
-#[derive(Debug, Parser)]
-struct Options {
-    /// Kind of the broker
-    #[arg(long)]
-    broker: String,
-    /// URL of the broker
-    #[arg(long)]
-    url: String,
-    /// URL of the store of the records: redis://… or postgres://…
-    #[arg(long)]
-    store: String,
-    /// Address of the bank
-    #[arg(long)]
-    bank: SocketAddr,
-    /// What the bank calls this process
-    #[arg(long)]
-    name: u32,
-    /// The lease in milliseconds
-    #[arg(long)]
-    lease: u64,
-    /// Number of messages at once
-    #[arg(long)]
-    concurrency: usize,
-    /// Number of attempts of a message
-    #[arg(long)]
-    attempts: u16,
-    /// Writes a row in the message's transaction, in the store
-    #[arg(long)]
-    tx: bool,
+impl From<io::Error> for Failure {
+    fn from(_: io::Error) -> Self {
+        Self::Bank
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        eprintln!("a row: {error}");
+        Self::Database
+    }
+}
+
+/// Charges once by the key of the message, and writes a row before that where there is a transaction.
+async fn collect(
+    settings: &ConsumerSettings,
+    message: Raw,
+    tx: Option<&mut PgConnection>,
+    cx: Context,
+) -> Result<(), Failure> {
+    let id = String::from_utf8(message.0).expect("as it was sent");
+    if let Some(tx) = tx {
+        let insert = sqlx::query("INSERT INTO bills (id) VALUES ($1)");
+        insert.bind(&id).execute(tx).await?;
+    }
+    let mut bank = BufReader::new(TcpStream::connect(settings.bank).await?);
+    let request = format!("{} {id} {}\n", settings.name, cx.derive_key("bank"));
+    bank.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    bank.read_line(&mut answer).await?;
+    match &*answer {
+        "charged\n" => Ok(()),
+        _ => Err(Failure::Bank),
+    }
 }
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
-    let options = Options::parse();
-    match &*options.broker {
-        RedisStreams::NAME => work::<RedisStreams>(options).await,
-        Nats::NAME => work::<Nats>(options).await,
-        Rabbit::<false>::NAME => work::<Rabbit<false>>(options).await,
+    let settings = env::args().nth(1).expect("the settings");
+    let settings: ConsumerSettings = serde_json::from_str(&settings).expect("the settings");
+    match &*settings.broker {
+        RedisStreams::NAME => work::<RedisStreams>(settings).await,
+        Nats::NAME => work::<Nats>(settings).await,
+        Rabbit::<false>::NAME => work::<Rabbit<false>>(settings).await,
         #[cfg(feature = "kafka")]
-        Kafka::NAME => work::<Kafka>(options).await,
+        Kafka::NAME => work::<Kafka>(settings).await,
         other => panic!("no broker: {other}"),
     }
 }
@@ -77,21 +88,18 @@ async fn engine(url: &str) -> Engine {
     }
 }
 
-async fn work<B: Broker>(options: Options) {
-    let lease = Duration::from_millis(options.lease);
-    let engine = engine(&options.store).await;
-    let handler = Arc::new(Handler {
-        bank: (options.name, options.bank),
-    });
-    let source = B::source(&options.url, lease).await;
+async fn work<B: Broker>(settings: ConsumerSettings) {
+    let settings = Arc::new(settings);
+    let engine = engine(&settings.store).await;
+    let source = B::source(&settings.url, settings.lease).await;
     let source = source.expect("the broker is up");
     let consumer = Consumer::new(engine, "bills.collect")
-        .concurrency(options.concurrency)
-        .dead_letter_after(options.attempts)
+        .concurrency(settings.concurrency)
+        .dead_letter_after(settings.attempts)
         .retry_after(Duration::from_millis(50))
         // The test waits for its end, and meanwhile no stalled process goes on, whose transaction may hold a row.
         .drain(Duration::from_secs(5))
-        .policy(Policy::new().lease(lease));
+        .policy(Policy::new().lease(settings.lease));
     let (closed, shutdown) = oneshot::channel();
     thread::spawn(move || {
         drop(io::stdin().lock().read_to_end(&mut Vec::new()));
@@ -99,25 +107,23 @@ async fn work<B: Broker>(options: Options) {
     });
     writeln!(io::stdout(), "ready").expect("the test reads");
     let shutdown = async { drop(shutdown.await) };
-    let end = if options.tx {
+    let end = if settings.tx {
         let pool = PgPoolOptions::new().max_connections(8);
-        let pool = pool
-            .connect_lazy(&options.store)
-            .expect("a URL of Postgres");
-        let consumer = consumer.in_tx(pool);
+        let pool = pool.connect_lazy(&settings.store);
+        let consumer = consumer.in_tx(pool.expect("a URL of Postgres"));
         let ended = consumer.run_until(
             source,
             move |message: Raw, conn, cx| {
-                let handler = Arc::clone(&handler);
-                Box::pin(async move { handler.collect_in_tx(message, conn, cx).await })
+                let settings = Arc::clone(&settings);
+                Box::pin(async move { collect(&settings, message, Some(conn), cx).await })
             },
             shutdown,
         );
         ended.await
     } else {
         let handle = move |message: Raw, cx: Context| {
-            let handler = Arc::clone(&handler);
-            async move { handler.collect(message, cx).await }
+            let settings = Arc::clone(&settings);
+            async move { collect(&settings, message, None, cx).await }
         };
         consumer.run_until(source, handle, shutdown).await
     };

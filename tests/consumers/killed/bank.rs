@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How an id fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,17 +92,10 @@ impl Bank {
 
     /// The names of the consumers whose requests stand still, once one does; none after this time.
     pub(super) fn held(&self, patience: Duration) -> Vec<u32> {
-        let deadline = Instant::now() + patience;
-        let mut books = self.books();
-        while books.held.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let woken = self.shared.changed.wait_timeout(books, left);
-            books = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        books.held.clone()
+        let books = self.books();
+        let changed = &self.shared.changed;
+        let woken = changed.wait_timeout_while(books, patience, |books| books.held.is_empty());
+        woken.unwrap_or_else(PoisonError::into_inner).0.held.clone()
     }
 
     /// Serves a consumer that leaves, also while it stands still.
@@ -155,10 +148,9 @@ impl Shared {
         if books.stands_still(number, consumer) {
             books.held.push(consumer);
             self.changed.notify_all();
-            while books.stands_still(number, consumer) {
-                let woken = self.changed.wait(books);
-                books = woken.unwrap_or_else(PoisonError::into_inner);
-            }
+            let stands_still = |books: &mut Books| books.stands_still(number, consumer);
+            let woken = self.changed.wait_while(books, stands_still);
+            books = woken.unwrap_or_else(PoisonError::into_inner);
             let place = books.held.iter().position(|held| *held == consumer);
             books.held.swap_remove(place.expect("it was held"));
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idem_harness::Worker;
-use idem_tests::brokers::Broker;
+use idem_tests::brokers::ConsumerSettings;
 use idem_tests::seeded::Seeded;
 
 use super::HELD;
@@ -11,15 +11,6 @@ use super::bank::Bank;
 
 /// Number of consumer processes.
 const SEATS: usize = 3;
-
-/// Settings of the consumers of a trial.
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) lease: Duration,
-    pub(super) concurrency: usize,
-    pub(super) attempts: u16,
-    pub(super) tx: bool,
-}
 
 /// What befalls a consumer, or the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,30 +35,20 @@ struct Seat {
 /// Consumer processes of a broker.
 #[derive(Debug)]
 pub(super) struct Fleet<'a> {
-    broker: (&'static str, String),
-    silence: Duration,
-    store: &'a str,
     bank: &'a Bank,
-    settings: &'a Settings,
+    /// Of the consumer that was started last.
+    settings: ConsumerSettings,
+    silence: Duration,
     seats: Vec<Seat>,
-    names: u32,
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn start<B: Broker>(
-        broker: &B,
-        store: &'a str,
-        bank: &'a Bank,
-        settings: &'a Settings,
-    ) -> Self {
+    pub(super) fn start(bank: &'a Bank, settings: &ConsumerSettings, silence: Duration) -> Self {
         let mut fleet = Self {
-            broker: (B::NAME, broker.url()),
-            silence: B::SILENCE,
-            store,
             bank,
-            settings,
+            settings: settings.clone(),
+            silence,
             seats: Vec::new(),
-            names: 0,
         };
         for _ in 0..SEATS {
             let seat = fleet.seat();
@@ -77,27 +58,13 @@ impl<'a> Fleet<'a> {
     }
 
     fn seat(&mut self) -> Seat {
-        self.names += 1;
-        let (kind, url) = &self.broker;
-        let Settings {
-            lease,
-            concurrency,
-            attempts,
-            tx,
-        } = self.settings;
-        let mut consumer = Worker::sibling("idem-consumer")
-            .args(["--broker", kind, "--url", url, "--store", self.store])
-            .args(["--bank".to_owned(), self.bank.addr().to_string()])
-            .args(["--name".to_owned(), self.names.to_string()])
-            .args(["--lease".to_owned(), lease.as_millis().to_string()])
-            .args(["--concurrency".to_owned(), concurrency.to_string()])
-            .args(["--attempts".to_owned(), attempts.to_string()])
-            .args(tx.then_some("--tx"))
-            .spawn();
+        self.settings.name += 1;
+        let settings = serde_json::to_string(&self.settings).expect("settings");
+        let mut consumer = Worker::sibling("idem-consumer").arg(settings).spawn();
         assert_eq!(consumer.line(), "ready");
         Seat {
             consumer,
-            name: self.names,
+            name: self.settings.name,
             stalled: None,
         }
     }

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::store::sql::PostgresStore;
 use idem_tests::bounds::bound;
-use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
+use idem_tests::brokers::{Broker, ConsumerSettings, Nats, Rabbit, RedisStreams};
 use idem_tests::seeded::Seeded;
 use sqlx::PgPool;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use self::bank::{Bank, Books, Fate};
-use self::fleet::{Fault, Fleet, Settings};
+use self::fleet::{Fault, Fleet};
 
 /// The time that a trial may take.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -26,31 +26,10 @@ const PATIENCE: Duration = Duration::from_mins(15);
 /// How long a fault waits for a body that it interrupts.
 const HELD: Duration = Duration::from_secs(2);
 
-/// The sizes of a trial.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    ids: u64,
-    kills: usize,
-    stalls: usize,
-    leaves: usize,
-}
-
-/// 2,000 messages of 500 ids, and 20,000 of 5,000 in a full run.
-fn sizes<B: Broker>() -> Sizes {
-    let (kills, stalls, leaves) = B::FAULTS;
-    let ordinary = Sizes {
-        ids: 500,
-        kills,
-        stalls,
-        leaves,
-    };
-    let full = Sizes {
-        ids: 5_000,
-        kills: 40,
-        stalls: 20,
-        leaves: 10,
-    };
-    bound(ordinary, full)
+/// The number of ids of a trial, and those of consumers that are killed, stalled and replaced: 2,000 messages of 500 ids,
+/// and 20,000 of 5,000 in a full run.
+fn sizes<B: Broker>() -> (u64, [usize; 3]) {
+    bound((500, B::FAULTS), (5_000, [40, 20, 10]))
 }
 
 /// The number of an id's messages, four in the middle. Half of the ids have one, whose loss no other message hides.
@@ -87,11 +66,11 @@ fn messages(ids: u64, seeded: &mut Seeded) -> Vec<String> {
 }
 
 /// The faults, that of a broker that keeps its data in the middle.
-fn faults<B: Broker>(sizes: Sizes, seeded: &mut Seeded) -> Vec<Fault> {
-    let of = |fault, count| std::iter::repeat_n(fault, count);
-    let all = of(Fault::Kill, sizes.kills)
-        .chain(of(Fault::Stall, sizes.stalls))
-        .chain(of(Fault::Leave, sizes.leaves));
+fn faults<B: Broker>(counts: [usize; 3], seeded: &mut Seeded) -> Vec<Fault> {
+    let kinds = [Fault::Kill, Fault::Stall, Fault::Leave].into_iter();
+    let all = kinds
+        .zip(counts)
+        .flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
     let mut all = shuffled(all.collect(), seeded);
     if B::RESTARTS {
         all.insert(all.len() / 2, Fault::RestartBroker);
@@ -102,24 +81,29 @@ fn faults<B: Broker>(sizes: Sizes, seeded: &mut Seeded) -> Vec<Fault> {
 /// Sends the messages, strikes the consumers until every message is settled, and checks the books.
 async fn trial<B: Broker>(store: &str, tx: bool) {
     let (_, mut seeded) = Seeded::from_env();
-    let (sizes, began) = (sizes::<B>(), Instant::now());
-    let settings = Settings {
+    let ((ids, counts), began) = (sizes::<B>(), Instant::now());
+    let faults = faults::<B>(counts, &mut seeded);
+    // A fault after each share of the ids' first bodies.
+    let share = ids / (faults.len() as u64 + 2);
+    let bank = Bank::open(fate, share);
+    let broker = Arc::new(B::start().await);
+    let sent = messages(ids, &mut seeded);
+    broker.send(&sent).await;
+    let settings = ConsumerSettings {
+        broker: B::NAME.to_owned(),
+        url: broker.url(),
+        store: store.to_owned(),
+        bank: bank.addr(),
+        name: 0,
         lease: Duration::from_secs(1),
         concurrency: 8,
         // A stalled consumer holds the record of its row, and until it goes on every other attempt fails.
         attempts: if tx { 8 } else { 5 },
         tx,
     };
-    let faults = faults::<B>(sizes, &mut seeded);
-    // A fault after each share of the ids' first bodies.
-    let share = sizes.ids / (faults.len() as u64 + 2);
-    let bank = Bank::open(fate, share);
-    let broker = Arc::new(B::start().await);
-    let sent = messages(sizes.ids, &mut seeded);
-    broker.send(&sent).await;
     let (end, ended) = watch::channel(());
     let audit = tokio::spawn(audit(Arc::clone(&broker), bank.clone(), ended));
-    let mut fleet = Fleet::start(&*broker, store, &bank, &settings);
+    let mut fleet = Fleet::start(&bank, &settings, B::SILENCE);
     for (fault, number) in faults.iter().zip(2..) {
         strike(*fault, &*broker, &mut fleet, &mut seeded, began).await;
         bank.proceed(share * number);
@@ -145,7 +129,7 @@ async fn trial<B: Broker>(store: &str, tx: bool) {
         letters.entry(id).or_default().push(reason);
     }
     let books = bank.books();
-    check::<B>(sizes, &settings, &books, letters);
+    check::<B>(&settings, &books, letters);
 }
 
 /// Checks while the trial runs that no message is settled whose effect has not happened.
@@ -195,9 +179,10 @@ async fn strike<B: Broker>(
 /// The reasons of the dead letters of each id.
 type Letters = BTreeMap<String, Vec<String>>;
 
-fn check<B: Broker>(sizes: Sizes, settings: &Settings, books: &Books, mut letters: Letters) {
+fn check<B: Broker>(settings: &ConsumerSettings, books: &Books, mut letters: Letters) {
     let (mut wrong, mut planned) = (Vec::new(), 0);
-    for id in 0..sizes.ids {
+    let (ids, [kills, stalls, _]) = sizes::<B>();
+    for id in 0..ids {
         let (name, fate) = (name(id), fate(&name(id)));
         let effects = books.effects.get(&name).map_or(0, BTreeSet::len);
         let bodies = books.bodies.get(&name).copied().unwrap_or_default();
@@ -226,7 +211,7 @@ fn check<B: Broker>(sizes: Sizes, settings: &Settings, books: &Books, mut letter
     assert!(letters.is_empty(), "they were not sent: {letters:?}");
     assert!(wrong.is_empty(), "{} wrong: {wrong:#?}", wrong.len());
     // A fault interrupts at most the bodies of one consumer; the factor is for stalls of the machine.
-    let interrupted = (sizes.kills + sizes.stalls) * settings.concurrency * 2;
+    let interrupted = (kills + stalls) * settings.concurrency * 2;
     let (bodies, most) = (books.total(), u64::from(planned) + interrupted as u64);
     assert!(
         bodies <= most,
@@ -250,7 +235,7 @@ async fn in_a_transaction<B: Broker>() {
     trial::<B>(&store.url(), true).await;
     let rows = sqlx::query_as("SELECT id, count(*) FROM bills GROUP BY id");
     let rows: BTreeMap<String, i64> = rows.fetch_all(&pool).await.unwrap().into_iter().collect();
-    let expected = (0..sizes::<B>().ids)
+    let expected = (0..sizes::<B>().0)
         .filter(|id| fate(&name(*id)) != Fate::Fails)
         .map(|id| (name(id), 1))
         .collect();

@@ -6,9 +6,11 @@ pub mod nats;
 pub mod rabbit;
 pub mod redis_streams;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use idem_consumers::{BrokerError, OnLostSubscription, Source};
+use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "kafka")]
 pub use self::kafka::Kafka;
@@ -37,7 +39,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
     const SILENCE: Duration = Duration::ZERO;
 
     /// The number of consumers that are killed, stalled and replaced in an ordinary run.
-    const FAULTS: (usize, usize, usize) = (6, 3, 2);
+    const FAULTS: [usize; 3] = [6, 3, 2];
 
     /// Starts a server that keeps its data over a kill, where it can.
     fn start() -> impl Future<Output = Self> + Send;
@@ -74,6 +76,24 @@ pub trait Broker: Sized + Send + Sync + 'static {
         url: &str,
         held: Duration,
     ) -> impl Future<Output = Result<Self::Source, BrokerError>> + Send;
+}
+
+/// Settings of a consumer process.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ConsumerSettings {
+    pub broker: String,
+    /// Of the broker.
+    pub url: String,
+    /// URL of the store of the records: `redis://…` or `postgres://…`.
+    pub store: String,
+    pub bank: SocketAddr,
+    /// What the bank calls this process.
+    pub name: u32,
+    pub lease: Duration,
+    pub concurrency: usize,
+    pub attempts: u16,
+    /// Writes a row in the message's transaction, in the store.
+    pub tx: bool,
 }
 
 /// A broker that may forget the subscription of its consumers.

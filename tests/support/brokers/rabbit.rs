@@ -176,7 +176,7 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
     const ONE_LETTER: bool = false;
     /// Two heartbeats.
     const SILENCE: Duration = Duration::from_secs(2);
-    const FAULTS: (usize, usize, usize) = (2, 1, 1);
+    const FAULTS: [usize; 3] = [2, 1, 1];
 
     async fn start() -> Self {
         let idle = IDLE.lock().expect("no panic").pop();
