@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_consumers::{BrokerError, Delivery, Source, SourceEvents, Verdict};
-use tokio::sync::Notify;
 
 use super::desk::LEASE;
 
@@ -30,7 +29,6 @@ pub(crate) enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Settlements {
     verdicts: Mutex<Vec<(String, Verdict)>>,
-    pub(crate) taken: Notify,
     pub(crate) source_gave_back: AtomicBool,
 }
 
@@ -141,7 +139,6 @@ impl<D: Delivery> Delivery for Adapted<D> {
             .lock()
             .unwrap()
             .push((id, verdict));
-        self.settlements.taken.notify_one();
         Ok(())
     }
 }

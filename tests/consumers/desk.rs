@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use idem_consumers::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
-use idem_runtime::observe::StderrObserver;
+use idem_consumers::{
+    BrokerError, Consumer, ConsumerError, Delivery, MessageId, Raw, Source, Summary,
+};
+use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Classify, Context, Engine, Observer, Policy};
+use idem_runtime::{Classify, Context, Engine, Policy};
 use idem_tests::brokers::Broker;
+use idem_tests::events::Events;
 use idem_tests::shop::patiently;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -90,9 +93,12 @@ pub(crate) fn gated(
 /// Consumers of one store that run until they are stopped, and what they did.
 pub(crate) struct Desk {
     store: MemoryStore,
+    /// In place of the system's.
+    clock: Option<ManualClock>,
+    pub(crate) events: Events,
     bodies: Arc<Mutex<BTreeMap<String, u32>>>,
     deliveries: Arc<Mutex<u32>>,
-    running: JoinSet<Summary>,
+    running: JoinSet<Result<Summary, ConsumerError>>,
     stop: watch::Sender<bool>,
 }
 
@@ -100,6 +106,8 @@ impl Desk {
     pub(crate) fn new() -> Self {
         Self {
             store: MemoryStore::new(),
+            clock: None,
+            events: Events::default(),
             bodies: Arc::default(),
             deliveries: Arc::default(),
             running: JoinSet::new(),
@@ -107,18 +115,20 @@ impl Desk {
         }
     }
 
-    /// A consumer of this desk's store, which counts deliveries.
-    pub(crate) fn consumer<D: Delivery>(&self) -> Consumer<impl Fn(&D) -> Option<String> + use<D>> {
-        self.consumer_observed_by(StderrObserver)
+    pub(crate) fn at(clock: &ManualClock) -> Self {
+        Self {
+            clock: Some(clock.clone()),
+            ..Self::new()
+        }
     }
 
-    /// The same, with an observer.
-    pub(crate) fn consumer_observed_by<D: Delivery, O: Observer>(
-        &self,
-        observer: O,
-    ) -> Consumer<impl Fn(&D) -> Option<String> + use<D, O>> {
+    /// A consumer of this desk's store, which counts deliveries.
+    pub(crate) fn consumer<D: Delivery>(&self) -> Consumer<impl Fn(&D) -> Option<String> + use<D>> {
         let deliveries = Arc::clone(&self.deliveries);
-        let engine = Engine::builder(self.store.clone()).observer(observer);
+        let mut engine = Engine::builder(self.store.clone()).observer(self.events.clone());
+        if let Some(clock) = &self.clock {
+            engine = engine.clock(clock.clone());
+        }
         Consumer::new(engine.build().unwrap(), "bills.collect")
             .policy(Policy::new().lease(LEASE))
             .dead_letter_after(3)
@@ -173,7 +183,7 @@ impl Desk {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         self.running
-            .spawn(async move { consumer.run_until(source, handler, stopped).await.unwrap() });
+            .spawn(async move { consumer.run_until(source, handler, stopped).await });
     }
 
     /// The number of bodies of each payload.
@@ -193,6 +203,13 @@ impl Desk {
     pub(crate) async fn close(&mut self) -> Vec<Summary> {
         self.stop.send_replace(true);
         let running = std::mem::take(&mut self.running);
-        patiently("the consumers stop", running.join_all()).await
+        let ended = patiently("the consumers stop", running.join_all()).await;
+        ended.into_iter().map(Result::unwrap).collect()
+    }
+
+    /// How a consumer ends that is not stopped: a stop at the same moment would hide its error.
+    pub(crate) async fn end(&mut self) -> Result<Summary, ConsumerError> {
+        let ended = patiently("a consumer ends", self.running.join_next()).await;
+        ended.unwrap().unwrap()
     }
 }

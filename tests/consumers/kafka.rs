@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use idem_consumers::{DeadLetterReason, Delivery as _, KafkaTopic, OnLostSubscription, Verdict};
 use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
-use idem_tests::events::Events;
 use rdkafka::message::Message as _;
 use tokio::time::{Duration, sleep};
 
@@ -244,10 +243,9 @@ async fn resume_continues_with_the_first_message_where_retention_has_deleted_the
 #[tokio::test]
 async fn the_next_member_continues_with_the_offsets_that_replaced_lost_ones() {
     let (broker, first) = source_out_of_range(OnLostSubscription::FromNow).await;
-    let (events, mut desk) = (Events::default(), Desk::new());
-    let consumer = desk.consumer_observed_by(events.clone());
-    desk.run(consumer, first, async |_| Ok(()));
-    events.wait_for("subscription lost: ", 1).await;
+    let mut desk = Desk::new();
+    desk.run(desk.consumer(), first, async |_| Ok(()));
+    desk.events.wait_for("subscription lost: ", 1).await;
     desk.close().await;
     broker.send(&ids([1])).await;
     let mut second = source(&broker).await;

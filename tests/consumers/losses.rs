@@ -3,103 +3,56 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_consumers::{Consumer, ConsumerError, OnLostSubscription, Raw, Source, Summary};
+use idem_consumers::OnLostSubscription;
 use idem_harness::{Edition, RedisServer, TcpProxy};
+use idem_runtime::Policy;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Context, Engine};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, Subscribed as _};
-use idem_tests::events::Events;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::{JoinHandle, block_in_place};
+use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 
 use super::adapter::{Adapter, Fault};
-use super::desk::BillError::{self, BankDown, NoSuchAccount};
-use super::desk::{LEASE, ids, next, source, until_settled};
+use super::desk::BillError::{BankDown, NoSuchAccount};
+use super::desk::{Desk, LEASE, ids, next, source, until_settled};
 
 type Quorum = Rabbit<false>;
 type Classic = Rabbit<true>;
 
-/// A consumer of an observed engine.
-struct Observed {
-    events: Events,
-    clock: ManualClock,
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<Result<Summary, ConsumerError>>,
-}
-
-impl Observed {
-    fn run<S: Source>(source: S) -> Self {
-        Self::with(source, async |_, _| Ok(()))
-    }
-
-    fn with<S: Source, F>(
-        source: S,
-        handler: impl Fn(Raw, Context) -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<(), BillError>> + Send + 'static,
-    {
-        let (events, clock) = (Events::default(), ManualClock::new());
-        let engine = Engine::builder(MemoryStore::new()).clock(clock.clone());
-        let engine = engine.observer(events.clone()).build().unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let stopped = async move { drop(stopped.await) };
-        let consumer = Consumer::new(engine, "bills.collect");
-        Self {
-            events,
-            clock,
-            stop,
-            running: tokio::spawn(consumer.run_until(source, handler, stopped)),
-        }
-    }
-
-    /// Waits until it ends by itself: a stop at the same moment would hide its error.
-    async fn ended(self) -> Result<Summary, ConsumerError> {
-        let ended = self.running.await.unwrap();
-        drop(self.stop);
-        ended
-    }
-
-    async fn end(self) -> Result<Summary, ConsumerError> {
-        let _ = self.stop.send(());
-        self.running.await.unwrap()
-    }
-}
-
 /// Finds an adapter that retries in silence, that takes the end of its retries for no event, or that loses or repeats a
 /// message.
 pub(crate) async fn a_broker_that_is_away<B: Broker>() {
-    let broker = B::start().await;
+    let (broker, clock) = (B::start().await, ManualClock::new());
+    let mut desk = Desk::at(&clock);
     let may_run = Arc::new(Semaphore::new(20));
     let permits = Arc::clone(&may_run);
-    let handler = move |_, _| {
+    let body = move |_| {
         let permits = Arc::clone(&permits);
         async move {
             permits.acquire().await.unwrap().forget();
             Ok(())
         }
     };
-    let observed = Observed::with(source(&broker).await, handler);
-    let events = observed.events.clone();
+    let away = Duration::from_secs(7);
+    let consumer = desk.consumer().policy(Policy::new().lease(4 * away));
+    desk.run(consumer, source(&broker).await, body);
+    let events = desk.events.clone();
     broker.send(&ids(0..100)).await;
     events.wait_for("completed", 20).await;
     block_in_place(|| broker.kill());
     // A consumer whose handlers are all held does not call its broker, and so does not lose it.
     may_run.add_permits(81);
     events.wait_for("broker lost: ", 1).await;
-    let away = Duration::from_secs(7);
-    observed.clock.advance(away);
+    clock.advance(away);
     block_in_place(|| broker.revive());
     events.wait_for("broker regained after 7s", 1).await;
     broker.send(&ids([100])).await;
     events.wait_for("completed", 101).await;
     until_settled(&broker).await;
-    observed.end().await.unwrap();
-    assert_eq!(events.count("completed"), 101, "{:?}", events.all());
+    desk.close().await;
+    desk.assert_one_body_for_each_of(101);
     assert_eq!(broker.dead_letters().await, []);
     assert_eq!(events.count("consuming "), 1, "{:?}", events.all());
     let (lost, regained) = (events.count("broker lost"), events.count("broker regained"));
@@ -109,19 +62,18 @@ pub(crate) async fn a_broker_that_is_away<B: Broker>() {
 /// Finds a gauge of lost brokers that counts a consumer that has stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_stops_while_its_broker_is_away_leaves_it() {
-    let broker = RedisStreams::start().await;
-    let observed = Observed::run(source(&broker).await);
-    let events = observed.events.clone();
-    events.wait_for("consuming ", 1).await;
+    let (broker, clock) = (RedisStreams::start().await, ManualClock::new());
+    let mut desk = Desk::at(&clock);
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    desk.events.wait_for("consuming ", 1).await;
     block_in_place(|| broker.0.kill());
-    events.wait_for("broker lost: ", 1).await;
-    observed.clock.advance(Duration::from_secs(7));
-    observed.end().await.unwrap();
-    assert_eq!(
-        events.count("broker left after 7s"),
-        1,
-        "{:?}",
-        events.all()
+    desk.events.wait_for("broker lost: ", 1).await;
+    clock.advance(Duration::from_secs(7));
+    desk.close().await;
+    let events = desk.events.all();
+    assert!(
+        events.contains(&"broker left after 7s".to_owned()),
+        "{events:?}"
     );
 }
 
@@ -131,17 +83,16 @@ async fn loses<B: Broker>(
     source: B::Source,
     unsubscribed: impl Future<Output = ()>,
     lost: &str,
-) -> Result<Summary, ConsumerError> {
-    let observed = Observed::run(source);
+) -> Desk {
+    let mut desk = Desk::new();
+    desk.run(desk.consumer(), source, async |_| Ok(()));
     broker.send(&ids([1])).await;
-    observed.events.wait_for("completed", 1).await;
+    desk.events.wait_for("completed", 1).await;
     unsubscribed.await;
-    let lost = format!("subscription lost: {lost}");
-    observed.events.wait_for(&lost, 1).await;
-    if lost.ends_with(": fail") {
-        return observed.ended().await;
-    }
-    observed.end().await
+    desk.events
+        .wait_for(&format!("subscription lost: {lost}"), 1)
+        .await;
+    desk
 }
 
 async fn delete_queue<const CLASSIC: bool>(broker: &Rabbit<CLASSIC>) {
@@ -157,19 +108,20 @@ async fn delete_queue<const CLASSIC: bool>(broker: &Rabbit<CLASSIC>) {
 async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues() {
     let redis = RedisStreams::start().await;
     let lost = "redis:bills/collectors: fail";
-    let end = loses(&redis, source(&redis).await, redis.unsubscribe(), lost).await;
-    end.unwrap_err();
+    let mut desk = loses(&redis, source(&redis).await, redis.unsubscribe(), lost).await;
+    desk.end().await.unwrap_err();
     let nats = Nats::start().await;
-    let from_now = source(&nats)
-        .await
-        .on_lost_subscription(OnLostSubscription::FromNow);
+    let from_now = source(&nats).await;
+    let from_now = from_now.on_lost_subscription(OnLostSubscription::FromNow);
     let lost = "nats:bills/collectors: from-now";
-    let end = Box::pin(loses(&nats, from_now, nats.unsubscribe(), lost)).await;
-    end.unwrap();
+    Box::pin(loses(&nats, from_now, nats.unsubscribe(), lost))
+        .await
+        .close()
+        .await;
     let rabbit = Quorum::shared().await;
     let lost = format!("rabbitmq:%2F/{}: fail", rabbit.queue);
-    let end = loses(&rabbit, source(&rabbit).await, delete_queue(&rabbit), &lost).await;
-    end.unwrap_err();
+    let mut desk = loses(&rabbit, source(&rabbit).await, delete_queue(&rabbit), &lost).await;
+    desk.end().await.unwrap_err();
 }
 
 /// Finds a queue with other messages that is reported as a lost broker.
@@ -180,8 +132,10 @@ async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() 
     let proxy = TcpProxy::start(addr);
     let url = broker.url();
     let url = url.replace(&addr.to_string(), &proxy.addr().to_string());
-    let observed = Observed::run(Classic::source(&url, LEASE).await.unwrap());
-    let events = observed.events.clone();
+    let mut desk = Desk::new();
+    let source = Classic::source(&url, LEASE).await.unwrap();
+    desk.run(desk.consumer(), source, async |_| Ok(()));
+    let events = desk.events.clone();
     broker.send(&ids([1])).await;
     events.wait_for("completed", 1).await;
     // The cancellation arrives when the queue is there again.
@@ -196,7 +150,7 @@ async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() 
     proxy.delay(Duration::ZERO);
     broker.send(&ids([2])).await;
     events.wait_for("completed", 2).await;
-    observed.end().await.unwrap();
+    desk.close().await;
     assert_eq!(events.count("broker lost"), 0, "{:?}", events.all());
 }
 
@@ -214,12 +168,13 @@ async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
         broker.send(&ids([1, 2])).await;
         let trimmed = next(&mut dead).await;
         broker.0.cli(&["XTRIM", STREAM, "MAXLEN", "1"]);
-        let observed = Observed::run(source(&broker).await);
+        let mut desk = Desk::new();
+        desk.open(&broker, 1, async |_| Ok(())).await;
         let skipped = format!("skipped as trimmed: {}", trimmed.entry_id());
-        observed.events.wait_for(&skipped, 1).await;
-        observed.events.wait_for("completed", 1).await;
+        desk.events.wait_for(&skipped, 1).await;
+        desk.events.wait_for("completed", 1).await;
         until_settled(&broker).await;
-        let summary = observed.end().await.unwrap();
+        let summary = desk.close().await[0];
         assert_eq!((summary.skipped, summary.acknowledged), (1, 1));
     }
 }
@@ -227,7 +182,7 @@ async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
 const TRIM: &[&str] = &["XTRIM", STREAM, "MAXLEN", "0"];
 const ACKNOWLEDGE: &[&str] = &["XACK", STREAM, GROUP, "7-0"];
 
-/// Whether a delivery is extended before it is settled: since Redis 7 that removes a trimmed entry from its group.
+/// Whether a delivery is extended before it is settled, which removes a trimmed entry from its group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extended {
     No,
@@ -240,45 +195,22 @@ enum Extended {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_unless_it_is_settled() {
     use Extended::{No, WithoutReply, Yes};
+    let (down, settled_elsewhere) = (Err(BankDown), &[ACKNOWLEDGE, TRIM][..]);
     // The numbers of messages that are skipped, retried, acknowledged, dead letters.
-    for (name, commands, extended, end, expected) in [
-        ("given back", &[TRIM][..], No, Err(BankDown), [1, 1, 0, 0]),
-        (
-            "settled elsewhere",
-            &[ACKNOWLEDGE, TRIM],
-            No,
-            Err(BankDown),
-            [0, 1, 0, 0],
-        ),
-        (
-            "extended, given back",
-            &[TRIM],
-            Yes,
-            Err(BankDown),
-            [1, 1, 0, 0],
-        ),
-        (
-            "no reply, given back",
-            &[TRIM],
-            WithoutReply,
-            Err(BankDown),
-            [1, 1, 0, 0],
-        ),
-        ("extended, acknowledged", &[TRIM], Yes, Ok(()), [0, 0, 1, 0]),
-        (
-            "extended, a dead letter",
-            &[TRIM],
-            Yes,
-            Err(NoSuchAccount),
-            [0, 0, 0, 1],
-        ),
+    for (commands, extended, end, expected) in [
+        (&[TRIM][..], No, down, [1, 1, 0, 0]),
+        (settled_elsewhere, No, down, [0, 1, 0, 0]),
+        (&[TRIM], Yes, down, [1, 1, 0, 0]),
+        (&[TRIM], WithoutReply, down, [1, 1, 0, 0]),
+        (&[TRIM], Yes, Ok(()), [0, 0, 1, 0]),
+        (&[TRIM], Yes, Err(NoSuchAccount), [0, 0, 0, 1]),
     ] {
         let broker = Arc::new(RedisStreams::start().await);
         let proxy = Arc::new(TcpProxy::start(broker.0.addr()));
         let entry = ["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"];
         broker.0.cli(&entry);
         let (other, cuts) = (Arc::clone(&broker), Arc::clone(&proxy));
-        let handler = move |_, _| {
+        let body = move |_| {
             for command in commands {
                 other.0.cli(command);
             }
@@ -292,20 +224,19 @@ async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_unless_it_is_se
             No => Fault::None,
             Yes | WithoutReply => Fault::Extended,
         };
-        let observed = Observed::with(Adapter::new(source, fault), handler);
-        let events = observed.events.clone();
-        let fails = end == Err(BankDown);
-        events
-            .wait_for(if fails { "released" } else { "completed" }, 1)
-            .await;
-        let it = observed.end().await.unwrap();
+        let mut desk = Desk::new();
+        desk.run(desk.consumer(), Adapter::new(source, fault), body);
+        let handled = if end == down { "released" } else { "completed" };
+        desk.events.wait_for(handled, 1).await;
+        let it = desk.close().await[0];
         let found = [it.skipped, it.retried, it.acknowledged, it.dead_letters];
-        assert_eq!(found, expected, "{name}");
-        let skipped = events.count("skipped as trimmed: 7-0") as u64;
-        assert_eq!(skipped, it.skipped, "{name}");
+        let events = desk.events.all();
+        assert_eq!(found, expected, "{events:?}");
+        let skipped = desk.events.count("skipped as trimmed: 7-0") as u64;
+        assert_eq!(skipped, it.skipped, "{events:?}");
         let letters = u64::try_from(broker.letters().await.len()).unwrap();
-        assert_eq!(letters, it.dead_letters, "{name}");
+        assert_eq!(letters, it.dead_letters, "{events:?}");
         let lost = proxy.stats().dropped_replies;
-        assert_eq!(lost, usize::from(extended == WithoutReply), "{name}");
+        assert_eq!(lost, usize::from(extended == WithoutReply), "{events:?}");
     }
 }

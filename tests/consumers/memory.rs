@@ -1,4 +1,4 @@
-//! Settings of a consumer, and the ends of its run, on a queue in memory.
+//! Settings of a consumer, on a queue in memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,8 +12,7 @@ use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, redacted};
 use idem_runtime::observe::{Event, EventKind};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine, ErrorKind, Observer, Policy};
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::desk::BillError::{self, BankDown};
 
@@ -185,38 +184,4 @@ async fn settings_out_of_range_stop_the_consumer_and_lose_no_message() {
     };
     assert_eq!(*error.kind(), ErrorKind::InvalidPolicy);
     assert_eq!((queue.len(), queue.dead_letters()), (1, Vec::new()));
-}
-
-/// Of two messages, one at a time; the consumer stops while the first is handled.
-async fn stopped(consumer: Consumer, ends: bool) -> (Summary, MemoryQueue) {
-    let (queue, begun) = (queue(&["m-1", "m-2"]), Arc::new(Notify::new()));
-    let begins = Arc::clone(&begun);
-    let handler = move |_: Raw, _: Context| {
-        begins.notify_one();
-        async move {
-            if !ends {
-                std::future::pending::<()>().await;
-            }
-            sleep(Duration::from_secs(1)).await;
-            Ok::<(), BillError>(())
-        }
-    };
-    let consumer = consumer.concurrency(1).drain(Duration::from_secs(2));
-    let shutdown = async move { begun.notified().await };
-    let ended = consumer.run_until(queue.clone(), handler, shutdown).await;
-    (ended.unwrap(), queue)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_running_handlers_and_takes_no_more() {
-    let (summary, queue) = stopped(consumer(), true).await;
-    assert_eq!((summary.acknowledged, summary.abandoned), (1, 0));
-    assert_eq!(queue.len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_that_does_not_end_in_time_is_dropped_and_its_message_returns() {
-    let (summary, queue) = stopped(consumer(), false).await;
-    assert_eq!((summary.acknowledged, summary.abandoned), (0, 1));
-    assert_eq!((queue.len(), queue.dead_letters()), (2, Vec::new()));
 }

@@ -12,7 +12,6 @@ use idem_consumers::{
 use idem_harness::NatsServer;
 use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
-use idem_tests::events::Events;
 use tokio::time::{sleep, timeout};
 
 use super::desk::{Desk, LEASE, error, gated, ids, next, source, until, until_settled};
@@ -183,7 +182,7 @@ async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
 /// to a request that has ended: they come after its `ack_wait`.
 #[tokio::test]
 async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away() {
-    let (broker, events, mut desk) = (Nats::start().await, Events::default(), Desk::new());
+    let (broker, mut desk) = (Nats::start().await, Desk::new());
     let client = broker.client().await;
     // Longer than the test takes, so that none is delivered again but one that was not received.
     let ack_wait = Duration::from_secs(30);
@@ -198,9 +197,8 @@ async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away
     stream.create_consumer(config).await.unwrap();
     broker.send(&ids(0..4)).await;
     let (gate, body) = gated(|_| true);
-    let consumer = desk.consumer_observed_by(events.clone());
     let source = Nats::source(&broker.url(), ack_wait).await.unwrap();
-    desk.run(consumer, source, body);
+    desk.run(desk.consumer(), source, body);
     until("both are handled", async || desk.bodies().len() == 2).await;
     // Longer than an answer to a request may take. Nothing is waited for: that none is lost is no event.
     sleep(Duration::from_secs(8)).await;
@@ -212,6 +210,6 @@ async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away
     assert_eq!(info.delivered.consumer_sequence, 4);
     desk.close().await;
     desk.assert_one_body_for_each_of(4);
-    let lost = ["broker lost", "subscription lost"].map(|it| events.count(it));
-    assert_eq!(lost, [0, 0], "{:?}", events.all());
+    let lost = ["broker lost", "subscription lost"].map(|it| desk.events.count(it));
+    assert_eq!(lost, [0, 0], "{:?}", desk.events.all());
 }

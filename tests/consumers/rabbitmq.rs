@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use idem_consumers::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_tests::brokers::rabbit::header;
 use idem_tests::brokers::{Broker, Rabbit};
-use idem_tests::events::Events;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::task::block_in_place;
@@ -169,17 +168,17 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     broker.send(&ids([1])).await;
     let source = source(&broker).await;
     let source = source.consumer_timeout(Duration::from_secs(2));
-    let (mut desk, events) = (Desk::new(), Events::default());
+    let mut desk = Desk::new();
     let (gate, body) = gated(|_| true);
-    desk.run(desk.consumer_observed_by(events.clone()), source, body);
+    desk.run(desk.consumer(), source, body);
     until("it was given back twice", async || desk.deliveries() >= 3).await;
     gate.send_replace(true);
     until_settled(&broker).await;
-    events.wait_for("unsettled: ", 1).await;
+    desk.events.wait_for("unsettled: ", 1).await;
     desk.close().await;
     desk.assert_one_body_for_each_of(1);
-    let all = events.all();
-    assert_eq!(events.count("broker lost"), 0, "{all:?}");
+    let all = desk.events.all();
+    assert_eq!(desk.events.count("broker lost"), 0, "{all:?}");
     assert!(
         all.iter().any(|it| it.contains("`consumer_timeout`")),
         "{all:?}"
