@@ -4,17 +4,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
+use idem_runtime::__private::unwind;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::observe::{Event, EventKind};
 use idem_runtime::{Engine, Error};
-use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::catch_unwind::unwind;
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::source_events::SourceEvents;
 use crate::verdict::{DeadLetterReason, Verdict};
@@ -34,74 +32,54 @@ where
     S: Source,
     F: Future<Output = End> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(concurrency.get()));
     let mut handlers = JoinSet::new();
     let mut summary = Summary::default();
     let mut shutdown = pin!(shutdown);
-    let (deliveries, mut delivered) = mpsc::channel(1);
-    // A task of its own, so that `next` is dropped only when the consumer stops.
-    let mut pump = JoinSet::new();
-    pump.spawn(async move {
-        // The permit comes first, so that a delivery is received by the consumer even if that stops meanwhile.
-        while let Ok(permit) = deliveries.reserve().await {
-            let next = async {
-                let place = Arc::clone(&places).acquire_owned().await.ok()?;
-                Some((source.next().await.transpose()?, place))
-            };
-            let next = tokio::select! {
-                biased;
-                next = next => next,
-                () = deliveries.closed() => None,
-            };
-            let Some(next) = next else { break };
-            let failed = next.0.is_err();
-            permit.send(next);
-            if failed {
-                break;
-            }
-        }
-        source.give_back().await;
-    });
-    let mut end = loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => break Ok(()),
-            Some(end) = handlers.join_next() => if let Err(error) = summary.add(end) {
-                break Err(error);
-            },
-            next = delivered.recv() => match next {
-                Some((Ok(delivery), place)) => {
-                    let handled = handle(delivery);
-                    handlers.spawn(async move {
-                        let end = handled.await;
-                        drop(place);
-                        end
-                    });
+    let mut is_source_whole = true;
+    let mut end = 'consuming: loop {
+        let received = {
+            let mut next = pin!(async { source.next().await });
+            let mut next = pin!(unwind(next.as_mut()));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut shutdown => break 'consuming Ok(()),
+                    Some(ended) = handlers.join_next() => if let Err(error) = summary.add(ended) {
+                        break 'consuming Err(error);
+                    },
+                    received = &mut next, if handlers.len() < concurrency.get() => break received,
                 }
-                Some((Err(error), _)) => break Err(ConsumerError::Source(error)),
-                None => break Ok(()),
-            },
+            }
+        };
+        match received {
+            Ok(Ok(Some(delivery))) => {
+                handlers.spawn(handle(delivery));
+            }
+            Ok(Ok(None)) => break Ok(()),
+            Ok(Err(error)) => break Err(ConsumerError::Source(error)),
+            Err(_panic) => {
+                is_source_whole = false;
+                let panicked = BrokerError::new("the source of the deliveries panicked");
+                break Err(ConsumerError::Source(panicked));
+            }
         }
     };
-    delivered.close();
-    let drained = async {
-        while let Some((next, _)) = delivered.recv().await {
-            if let Ok(delivery) = next {
-                handlers.spawn(Decided::of(Verdict::Stop).settle(delivery));
-            }
+    let given_back = async {
+        if is_source_whole {
+            // After a panic the broker delivers again what the source has received.
+            let _ = unwind(pin!(source.give_back())).await;
         }
+    };
+    let drained = async {
         while let Some(ended) = handlers.join_next().await {
             let added = summary.add(ended);
             end = std::mem::replace(&mut end, Ok(())).and(added);
         }
-        if let Some(Err(error)) = pump.join_next().await
-            && error.is_panic()
-        {
-            let panicked = BrokerError::new("the source of the deliveries panicked");
-            end = std::mem::replace(&mut end, Ok(())).and(Err(ConsumerError::Source(panicked)));
-        }
     };
-    if timeout(drain, drained).await.is_err() {
+    if timeout(drain, async { tokio::join!(given_back, drained) })
+        .await
+        .is_err()
+    {
         handlers.abort_all();
         while let Some(ended) = handlers.join_next().await {
             if ended.as_ref().is_err_and(JoinError::is_cancelled) {
@@ -111,7 +89,6 @@ where
             }
         }
     }
-    pump.shutdown().await;
     summary.skipped = events.skipped();
     end.map(|()| summary)
 }

@@ -12,7 +12,6 @@ mod debug;
 
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
 mod builder;
-mod catch_unwind;
 mod consume;
 mod delivery;
 mod handler_error;

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use idem_runtime::__private::Lock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -23,7 +24,7 @@ pub struct MemoryQueue(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    messages: Mutex<Messages>,
+    messages: Lock<Messages>,
     changed: Notify,
 }
 
@@ -57,7 +58,7 @@ impl MemoryQueue {
 
     /// Appends a message.
     pub fn send(&self, id: impl Into<String>, payload: impl AsRef<[u8]>) {
-        let mut messages = self.lock();
+        let mut messages = self.0.messages.lock();
         messages.sent += 1;
         let (number, message) = (
             messages.sent,
@@ -75,33 +76,26 @@ impl MemoryQueue {
 
     /// Ends the queue once every message in it is settled.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.0.messages.lock().closed = true;
         self.0.changed.notify_waiters();
     }
 
     /// The ids of the dead letters, in their order, and why they are there.
     #[must_use]
     pub fn dead_letters(&self) -> Vec<(String, DeadLetterReason)> {
-        self.lock().dead.clone()
+        self.0.messages.lock().dead.clone()
     }
 
     /// The number of messages that are not settled.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().waiting.len()
+        self.0.messages.lock().waiting.len()
     }
 
     /// Whether every message is settled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Messages> {
-        self.0
-            .messages
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +107,7 @@ impl Source for MemoryQueue {
             let mut changed = std::pin::pin!(self.0.changed.notified());
             changed.as_mut().enable();
             let soonest = {
-                let mut messages = self.lock();
+                let mut messages = self.0.messages.lock();
                 if messages.closed && messages.waiting.is_empty() {
                     return Ok(None);
                 }
@@ -155,7 +149,7 @@ pub struct MemoryDelivery {
 impl MemoryDelivery {
     /// Changes the message, if this is its last delivery.
     fn change(&self, change: impl FnOnce(&mut Messages, u64)) {
-        let mut messages = self.queue.lock();
+        let mut messages = self.queue.0.messages.lock();
         let last = messages.waiting.get(&self.number).map(|it| it.deliveries);
         if last == Some(self.message.deliveries) {
             change(&mut messages, self.number);

@@ -1,12 +1,13 @@
 //! How far a process is in a subscription, for one that the broker has lost.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use idem_runtime::__private::Lock;
 
 use crate::subscription::OnLostSubscription;
 
 /// How far a process is in a stream whose messages have these positions.
-pub(super) struct ReadProgress<P>(Mutex<Received<P>>);
+pub(super) struct ReadProgress<P>(Lock<Received<P>>);
 
 struct Received<P> {
     last: Option<P>,
@@ -25,42 +26,38 @@ pub(super) enum Begin<P> {
 
 impl<P: Copy + Ord> ReadProgress<P> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Received {
+        Self(Lock::new(Received {
             last: None,
             unsettled: BTreeSet::new(),
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Received<P>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The process has received a message.
     pub(super) fn received(&self, position: P) {
-        self.lock().unsettled.insert(position);
+        self.0.lock().unsettled.insert(position);
     }
 
     /// The subscription has delivered all messages up to this one.
     pub(super) fn delivered(&self, position: P) {
-        let mut received = self.lock();
+        let mut received = self.0.lock();
         received.last = received.last.max(Some(position));
     }
 
     /// The broker has the verdict on a message, and delivers it no more.
     pub(super) fn settled(&self, position: P) {
-        self.lock().unsettled.remove(&position);
+        self.0.lock().unsettled.remove(&position);
     }
 
     /// The broker has settled all messages before this one, also those with another process.
     pub(super) fn settled_before(&self, position: P) {
-        let mut received = self.lock();
+        let mut received = self.0.lock();
         received.unsettled = received.unsettled.split_off(&position);
     }
 
     /// The messages were created anew: no position is one of theirs.
     #[cfg(feature = "nats")]
     pub(super) fn void(&self) {
-        let mut received = self.lock();
+        let mut received = self.0.lock();
         received.last = None;
         received.unsettled.clear();
     }
@@ -72,7 +69,7 @@ impl<P: Copy + Ord> ReadProgress<P> {
             OnLostSubscription::FromNow => Some(Begin::Now),
             OnLostSubscription::FromStart => Some(Begin::Start),
             OnLostSubscription::Resume => {
-                let received = self.lock();
+                let received = self.0.lock();
                 let first = received.unsettled.first().copied().map(Begin::With);
                 first.or(received.last.map(Begin::After))
             }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use idem_runtime::__private::unwind;
 use idem_runtime::codec::Replay;
-use idem_runtime::key::KeyDigest;
 use idem_runtime::{
     CallBuilder, CallError, Class, Context, Engine, Error, OnDuplicate, OnLeaseLost, OnRunning,
     Policy,
@@ -17,7 +17,6 @@ use idem_runtime::{
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, timeout};
 
-use crate::catch_unwind::unwind;
 use crate::consume::{ConsumerError, Decided, Summary, consume};
 use crate::delivery::{Delivery, Message, Source};
 use crate::handler_error::HandlerError;
@@ -305,7 +304,7 @@ impl<I> Consumer<I> {
         consume((source, events), handle, concurrency, drain, shutdown).await
     }
 
-    /// Runs the body as one idempotent call.
+    /// The verdict on a delivery, whose body is run as one idempotent call.
     pub(super) async fn handle<D, M, V, E, B, F>(&self, delivery: &D, body: B) -> Decided
     where
         D: Delivery,
@@ -316,97 +315,56 @@ impl<I> Consumer<I> {
         B: FnOnce(M, Context) -> F + Send,
         F: Future<Output = Result<V, CallError<E>>> + Send,
     {
-        let (call, message, lease) = match self.call::<_, M>(delivery) {
-            Ok(call) => call,
-            Err(decided) => return self.named(decided, delivery),
+        let Some(id) = contained(|| self.id.of(delivery)).flatten() else {
+            return Decided::dead(
+                DeadLetterReason::InvalidId,
+                "the message has no id where its source, or `Consumer::id`, takes it from",
+            );
         };
-        let (context, attempt) = (OnceLock::<Context>::new(), AtomicU16::new(1));
-        let call = call.run(|cx: Context| {
-            attempt.store(cx.attempt(), Ordering::Relaxed);
-            let _ = context.set(cx.clone());
-            body(message, cx)
-        });
-        let mut call = pin!(call);
-        let extended = extend(delivery, lease, &context);
-        let result = tokio::select! {
-            biased;
-            result = unwind(call.as_mut()) => result,
-            never = extended => match never {},
+        let mut decided = match message(delivery.payload()) {
+            Ok(message) => {
+                let (lease, context) = (self.lease(), OnceLock::<Context>::new());
+                let attempt = AtomicU16::new(1);
+                let call = self
+                    .call(&id, delivery.payload(), lease)
+                    .run(|cx: Context| {
+                        attempt.store(cx.attempt(), Ordering::Relaxed);
+                        let _ = context.set(cx.clone());
+                        body(message, cx)
+                    });
+                let mut call = pin!(call);
+                let extended = extend(delivery, lease, &context);
+                let result = tokio::select! {
+                    biased;
+                    result = unwind(call.as_mut()) => result,
+                    never = extended => match never {},
+                };
+                let failed = |class| self.failed(class, attempt.load(Ordering::Relaxed));
+                match result {
+                    Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
+                    Ok(Err(CallError::Refused(error))) => self.refused(error),
+                    Ok(Err(CallError::Body(error))) => failed(error.class()),
+                    Err(_panic) => failed(Class::System),
+                }
+            }
+            Err(cause) => Decided::dead(DeadLetterReason::InvalidPayload, cause),
         };
-        let failed = |class| self.failed(class, attempt.load(Ordering::Relaxed));
-        let decided = match result {
-            Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
-            Ok(Err(CallError::Refused(error))) => self.refused(error),
-            Ok(Err(CallError::Body(error))) => failed(error.class()),
-            Err(_panic) => failed(Class::System),
-        };
-        self.named(decided, delivery)
-    }
-
-    /// The same, with the digest of a dead letter's key.
-    fn named<D: Delivery>(&self, mut decided: Decided, delivery: &D) -> Decided
-    where
-        I: MessageId<D>,
-    {
         if let Verdict::DeadLetter(_) = decided.verdict {
-            decided.key = self.key_of(delivery);
+            decided.key = self.call_of(&id).key_digest().ok();
         }
         decided
     }
 
-    /// The digest that names the record of a message.
-    fn key_of<D: Delivery>(&self, delivery: &D) -> Option<KeyDigest>
-    where
-        I: MessageId<D>,
-    {
-        let id = contained(|| self.id.of(delivery)).flatten()?;
-        self.call_of(&id).key_digest().ok()
-    }
-
-    /// The call of a delivery, its message, and its lease.
-    fn call<D, M>(&self, delivery: &D) -> Result<(CallBuilder, M, Duration), Decided>
-    where
-        D: Delivery,
-        I: MessageId<D>,
-        M: Message,
-    {
-        let id = contained(|| self.id.of(delivery)).flatten();
-        let Some(id) = id else {
-            return Err(Decided::dead(
-                DeadLetterReason::InvalidId,
-                "the message has no id where its source, or `Consumer::id`, takes it from",
-            ));
-        };
-        let message = match contained(|| M::decode(delivery.payload())) {
-            Some(Ok(message)) => message,
-            Some(Err(_)) if delivery.payload().is_empty() => {
-                return Err(Decided::dead(
-                    DeadLetterReason::InvalidPayload,
-                    "the payload is empty; a source that reads it from a field has a setting for the field's name",
-                ));
-            }
-            Some(Err(error)) => {
-                let cause = error.without_content();
-                return Err(Decided::dead(DeadLetterReason::InvalidPayload, cause));
-            }
-            None => {
-                let cause = "the decoder of the handler's message panicked";
-                return Err(Decided::dead(DeadLetterReason::InvalidPayload, cause));
-            }
-        };
-        let lease = self.lease();
-        let call = self.call_of(&id).policy(self.policy_of_calls(lease));
+    fn call(&self, id: &str, payload: &[u8], lease: Duration) -> CallBuilder {
+        let mut call = self.call_of(id).policy(self.policy_of_calls(lease));
         let label = self.label.as_ref();
-        let call = match label.and_then(|label| contained(|| label.0(&id)).flatten()) {
-            Some(label) => call.label(&label),
-            None => call,
-        };
-        let call = if self.compares_payload {
-            call.fingerprint(&PayloadBytes(delivery.payload()))
-        } else {
-            call
-        };
-        Ok((call, message, lease))
+        if let Some(label) = label.and_then(|label| contained(|| label.0(id)).flatten()) {
+            call = call.label(&label);
+        }
+        if self.compares_payload {
+            call = call.fingerprint(&PayloadBytes(payload));
+        }
+        call
     }
 
     /// The call whose record is that of this message.
@@ -463,6 +421,18 @@ impl<I> Consumer<I> {
                 "the handler returned an error of class unknown",
             ),
         }
+    }
+}
+
+/// The message of a payload, or why it is none.
+fn message<M: Message>(payload: &[u8]) -> Result<M, Cow<'static, str>> {
+    match contained(|| M::decode(payload)) {
+        Some(Ok(message)) => Ok(message),
+        Some(Err(_)) if payload.is_empty() => Err(
+            "the payload is empty; a source that reads it from a field has a setting for the field's name".into(),
+        ),
+        Some(Err(error)) => Err(error.without_content().into()),
+        None => Err("the decoder of the handler's message panicked".into()),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use idem_runtime::__private::Lock;
 use idem_runtime::Engine;
 use idem_runtime::observe::{Event, EventKind};
 
@@ -47,17 +48,13 @@ pub struct SourceEvents(Option<Arc<Reported>>);
 struct Reported {
     engine: Engine,
     operation: Cow<'static, str>,
-    subscription: Option<String>,
+    subscription: String,
     /// When the broker was lost, by the engine's clock.
-    lost: Mutex<Option<Duration>>,
+    lost: Lock<Option<Duration>>,
     skipped: AtomicU64,
 }
 
 impl Reported {
-    fn lost(&self) -> MutexGuard<'_, Option<Duration>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn report(&self, kind: EventKind<'_>) {
         let event = Event::new(&self.operation, kind);
         self.engine.observer().observe(&event);
@@ -67,7 +64,7 @@ impl Reported {
 /// The source has ended. A broker that is lost then is not regained.
 impl Drop for Reported {
     fn drop(&mut self) {
-        let lost = self.lost().take();
+        let lost = self.lost.lock().take();
         if let Some(lost) = lost {
             let after = self.engine.clock().now().saturating_sub(lost);
             self.report(EventKind::BrokerLeft { after });
@@ -87,53 +84,56 @@ impl SourceEvents {
         operation: Cow<'static, str>,
         subscription: Option<String>,
     ) -> Self {
-        let events = Self(Some(Arc::new(Reported {
+        let reported = Reported {
             engine: engine.clone(),
             operation,
-            subscription,
-            lost: Mutex::new(None),
+            subscription: subscription.unwrap_or_default(),
+            lost: Lock::new(None),
             skipped: AtomicU64::new(0),
-        })));
-        let subscription = events.subscription();
-        events.report(EventKind::Consuming { subscription });
-        events
+        };
+        let subscription = &*reported.subscription;
+        reported.report(EventKind::Consuming { subscription });
+        Self(Some(Arc::new(reported)))
     }
 
     /// Reports [`BrokerLost`](EventKind::BrokerLost), unless the broker is lost already.
     pub fn broker_lost(&self, reason: impl fmt::Display) {
         let Some(this) = &self.0 else { return };
         let is_new = {
-            let mut lost = this.lost();
+            let mut lost = this.lost.lock();
             let is_new = lost.is_none();
             lost.get_or_insert_with(|| this.engine.clock().now());
             is_new
         };
         if is_new {
             let reason = &*reason.to_string();
-            self.report(EventKind::BrokerLost { reason });
+            this.report(EventKind::BrokerLost { reason });
         }
     }
 
     /// Reports [`BrokerRegained`](EventKind::BrokerRegained), if the broker was lost.
     pub fn broker_regained(&self) {
         let Some(this) = &self.0 else { return };
-        let lost = this.lost().take();
+        let lost = this.lost.lock().take();
         if let Some(lost) = lost {
             let after = this.engine.clock().now().saturating_sub(lost);
-            self.report(EventKind::BrokerRegained { after });
+            this.report(EventKind::BrokerRegained { after });
         }
     }
 
     /// Whether the last report of the broker is that it is lost.
     #[cfg(feature = "kafka")]
     pub(super) fn is_broker_lost(&self) -> bool {
-        self.0.as_ref().is_some_and(|this| this.lost().is_some())
+        self.0
+            .as_ref()
+            .is_some_and(|this| this.lost.lock().is_some())
     }
 
     /// Reports [`SubscriptionLost`](EventKind::SubscriptionLost), with where the source continues.
     pub fn subscription_lost(&self, reason: &str, continues: OnLostSubscription) {
-        let (subscription, continues) = (self.subscription(), continues.as_str());
-        self.report(EventKind::SubscriptionLost {
+        let Some(this) = &self.0 else { return };
+        let (subscription, continues) = (&*this.subscription, continues.as_str());
+        this.report(EventKind::SubscriptionLost {
             subscription,
             reason,
             continues,
@@ -144,27 +144,14 @@ impl SourceEvents {
     ///
     /// `position` is the broker's name of the message, such as `1526919030474-55`; `reason` a fixed word.
     pub fn message_skipped(&self, position: &str, reason: &'static str) {
-        if let Some(this) = &self.0 {
-            this.skipped.fetch_add(1, Ordering::Relaxed);
-        }
-        self.report(EventKind::MessageSkipped { position, reason });
+        let Some(this) = &self.0 else { return };
+        this.skipped.fetch_add(1, Ordering::Relaxed);
+        this.report(EventKind::MessageSkipped { position, reason });
     }
 
     pub(super) fn skipped(&self) -> u64 {
         self.0
             .as_ref()
             .map_or(0, |this| this.skipped.load(Ordering::Relaxed))
-    }
-
-    fn subscription(&self) -> &str {
-        let this = self.0.as_ref();
-        this.and_then(|this| this.subscription.as_deref())
-            .unwrap_or_default()
-    }
-
-    fn report(&self, kind: EventKind<'_>) {
-        if let Some(this) = &self.0 {
-            this.report(kind);
-        }
     }
 }

@@ -11,8 +11,10 @@ pub use crate::call::{
     BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,
     run_in_task,
 };
+pub use crate::env::catch_unwind::unwind;
 #[cfg(feature = "_certificates")]
 pub use crate::env::certificates::Certificates;
+pub use crate::env::lock::Lock;
 pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
 pub use crate::identity::key::FormatKey;
 pub use crate::identity::operation::Operation;

@@ -20,6 +20,10 @@ pub(crate) fn poll<F: Future>(
 }
 
 /// Polls to the end.
-pub(crate) async fn unwind<F: Future>(mut body: Pin<&mut F>) -> Result<F::Output, Panic> {
+///
+/// # Errors
+///
+/// The future panics.
+pub async fn unwind<F: Future>(mut body: Pin<&mut F>) -> Result<F::Output, Panic> {
     poll_fn(|cx| poll(body.as_mut(), cx)).await
 }

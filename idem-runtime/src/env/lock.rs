@@ -7,14 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 /// No code of this crate panics between two parts of a change under a lock: after a panic, which can only come from
 /// the allocator, the value is still whole.
 #[derive(Debug, Default)]
-pub(crate) struct Lock<T>(Mutex<T>);
+pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A lock that is open.
+    pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
