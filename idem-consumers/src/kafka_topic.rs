@@ -1,19 +1,21 @@
 //! Consumer groups of Kafka.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use idem_runtime::__private::Lock;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::sleep;
 
-use self::poll::{Callbacks, FirstOffset, KafkaMessage, PollEvent, Poller, SharedOffsets, refused};
+use self::first_offset::first_offset;
+use self::poll::{Callbacks, KafkaMessage, PollThread, Polled, Poller, refused};
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
@@ -87,22 +89,18 @@ pub struct KafkaTopic {
     group: Arc<KafkaGroup>,
     /// Until the first message is asked for.
     unsubscribed: Option<BaseConsumer<Callbacks>>,
-    events: UnboundedReceiver<PollEvent>,
-    /// To be delivered again, by time and number.
-    again: BTreeMap<(Instant, u64), Arc<KafkaMessage>>,
-    postponed: u64,
+    received: UnboundedReceiver<Result<Arc<KafkaMessage>, BrokerError>>,
 }
 
 struct KafkaGroup {
-    topic: String,
-    name: String,
+    context: Arc<Callbacks>,
     dead_letters: String,
     id_header: Cow<'static, str>,
     max_uncommitted: usize,
     on_lost: OnLostSubscription,
     producer: FutureProducer,
-    offsets: SharedOffsets,
-    events: UnboundedSender<PollEvent>,
+    polled: Polled,
+    runtime: Handle,
     poller: OnceLock<Poller>,
 }
 
@@ -157,7 +155,7 @@ impl KafkaTopic {
         common.set("bootstrap.servers", brokers);
         default_to(&mut common, "socket.timeout.ms", "10000");
         let mut config = common.clone();
-        let first = FirstOffset::new(config.get("auto.offset.reset"))?;
+        let first = first_offset(config.get("auto.offset.reset"))?;
         config.set("auto.offset.reset", "error");
         // The newer protocol, whose brokers assign, refuses it.
         if config.get("group.protocol") != Some("consumer") {
@@ -173,45 +171,41 @@ impl KafkaTopic {
             .set("enable.auto.offset.store", "false");
         default_to(&mut common, "message.timeout.ms", "20000");
         let producer = common.set("acks", "all").create().map_err(refused)?;
-        let offsets = SharedOffsets::default();
+        let dead_letters = format!("{topic}.dead");
         let callbacks = Callbacks {
-            topic: topic.clone(),
-            group: name.clone(),
-            offsets: offsets.clone(),
-            commits: ().into(),
+            topic,
+            group: name,
+            offsets: Lock::default(),
+            commits: Lock::default(),
             first,
             events: OnceLock::new(),
-            unreachable: Mutex::default(),
+            unreachable: Lock::default(),
         };
         let consumer = config
             .create_with_context::<_, BaseConsumer<_>>(callbacks)
             .map_err(refused)?;
-        let asked = topic.clone();
         let reach = move || -> Result<_, KafkaError> {
-            consumer.fetch_metadata(Some(&asked), PATIENCE)?;
+            consumer.fetch_metadata(Some(&consumer.context().topic), PATIENCE)?;
             Ok(consumer)
         };
         let reached = tokio::task::spawn_blocking(reach).await;
         let consumer = reached.map_err(BrokerError::new)?.map_err(refused)?;
-        let (sender, events) = unbounded_channel();
+        let (polled, received) = unbounded_channel();
         let group = KafkaGroup {
-            dead_letters: format!("{topic}.dead"),
-            topic,
-            name,
+            context: Arc::clone(consumer.context()),
+            dead_letters,
             id_header: "id".into(),
             max_uncommitted: 1_000,
             on_lost: OnLostSubscription::default(),
             producer,
-            offsets,
-            events: sender,
+            polled,
+            runtime: Handle::current(),
             poller: OnceLock::new(),
         };
         Ok(Self {
             group: Arc::new(group),
             unsubscribed: Some(consumer),
-            events,
-            again: BTreeMap::new(),
-            postponed: 0,
+            received,
         })
     }
 
@@ -258,17 +252,15 @@ impl KafkaTopic {
 
     fn subscribe(&mut self) -> Result<(), BrokerError> {
         if let Some(consumer) = self.unsubscribed.take() {
-            let group = &self.group;
-            let settings = (group.max_uncommitted, group.on_lost);
-            let poller = Poller::spawn(consumer, settings, group.events.clone());
-            let _ = group.poller.set(poller.map_err(BrokerError::new)?);
+            let poller = Poller::spawn(PollThread {
+                consumer,
+                max_uncommitted: self.group.max_uncommitted,
+                on_lost: self.group.on_lost,
+                polled: self.group.polled.clone(),
+            });
+            let _ = self.group.poller.set(poller.map_err(BrokerError::new)?);
         }
         Ok(())
-    }
-
-    fn postpone(&mut self, due: Instant, received: Arc<KafkaMessage>) {
-        self.postponed += 1;
-        self.again.insert((due, self.postponed), received);
     }
 }
 
@@ -277,7 +269,10 @@ impl Source for KafkaTopic {
 
     /// `kafka:` with topic and group, such as `kafka:bills/collectors`.
     fn subscription(&self) -> Option<String> {
-        Some(name("kafka", [&self.group.topic, &self.group.name]))
+        Some(name(
+            "kafka",
+            [&self.group.context.topic, &self.group.context.group],
+        ))
     }
 
     fn report_to(&mut self, events: SourceEvents) {
@@ -289,34 +284,11 @@ impl Source for KafkaTopic {
     async fn next(&mut self) -> Result<Option<KafkaDelivery>, BrokerError> {
         self.subscribe()?;
         loop {
-            let soonest = self.again.first_key_value().map(|((due, _), _)| *due);
-            let received = if soonest.is_some_and(|due| due <= Instant::now()) {
-                self.again.pop_first().map(|(_, received)| received)
-            } else {
-                let due = async {
-                    match soonest {
-                        Some(due) => sleep_until(due).await,
-                        None => std::future::pending().await,
-                    }
-                };
-                let event = tokio::select! {
-                    event = self.events.recv() => event,
-                    () = due => continue,
-                };
-                match event {
-                    Some(PollEvent::Message(received)) => Some(received),
-                    Some(PollEvent::Again(due, received)) => {
-                        self.postpone(due, received);
-                        None
-                    }
-                    Some(PollEvent::Failed(error)) => return Err(error),
-                    None => return Ok(None),
-                }
+            let Some(received) = self.received.recv().await.transpose()? else {
+                return Ok(None);
             };
             // The messages of a revoked partition are another consumer's.
-            if let Some(received) = received
-                && self.group.offsets.lock().is_open(received.ticket)
-            {
+            if self.group.context.offsets.lock().is_open(received.ticket) {
                 return Ok(Some(KafkaDelivery {
                     group: Arc::clone(&self.group),
                     received,
@@ -376,13 +348,23 @@ impl KafkaDelivery {
     }
 
     fn assigned(&self) -> Result<(), BrokerError> {
-        let is_open = self.group.offsets.lock().is_open(self.received.ticket);
+        let is_open = self
+            .group
+            .context
+            .offsets
+            .lock()
+            .is_open(self.received.ticket);
         if is_open { Ok(()) } else { Err(revoked()) }
     }
 
     fn done(&mut self) -> Result<(), BrokerError> {
         self.again = None;
-        let settled = self.group.offsets.lock().settle(self.received.ticket);
+        let settled = self
+            .group
+            .context
+            .offsets
+            .lock()
+            .settle(self.received.ticket);
         if settled { Ok(()) } else { Err(revoked()) }
     }
 
@@ -420,7 +402,7 @@ impl Delivery for KafkaDelivery {
             Some(id) => std::str::from_utf8(id).ok().map(Cow::Borrowed),
             None => Some(Cow::Owned(format!(
                 "{}/{}/{}",
-                self.group.topic,
+                self.group.context.topic,
                 self.partition(),
                 self.offset()
             ))),
@@ -464,20 +446,21 @@ impl Delivery for KafkaDelivery {
 impl Drop for KafkaDelivery {
     fn drop(&mut self) {
         if let Some(pause) = self.again {
+            let polled = self.group.polled.clone();
             let received = Arc::clone(&self.received);
-            // Fails once the source is dropped: the next consumer gets the message.
-            let _ = self
-                .group
-                .events
-                .send(PollEvent::Again(Instant::now() + pause, received));
+            self.group.runtime.spawn(async move {
+                sleep(pause).await;
+                // Fails once the source is dropped: the next consumer gets the message.
+                let _ = polled.send(Ok(received));
+            });
         }
     }
 }
 
-debug_fields!(KafkaTopic it { topic: it.group.topic, group: it.group.name });
+debug_fields!(KafkaTopic it { topic: it.group.context.topic, group: it.group.context.group });
 
 debug_fields!(KafkaDelivery it {
-    topic: it.group.topic,
+    topic: it.group.context.topic,
     partition: it.partition(),
     offset: it.offset()
 });

@@ -8,26 +8,23 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
 use super::PATIENCE;
-use super::poll::{Callbacks, FirstOffset, positioned};
+use super::poll::{Callbacks, positioned};
 use crate::delivery::BrokerError;
 use crate::subscription::OnLostSubscription;
 
 /// The property by which the client would silently go elsewhere.
 const RESET: &str = "auto.offset.reset";
 
-impl FirstOffset {
-    /// For this value of the property.
-    pub(super) fn new(reset: Option<&str>) -> Result<Self, BrokerError> {
-        let first = match reset.unwrap_or("earliest") {
-            "smallest" | "earliest" | "beginning" => Offset::Beginning,
-            "largest" | "latest" | "end" => Offset::End,
-            "error" => Offset::Invalid,
-            _ => {
-                let text = format!("the client does not take the property {RESET}");
-                return Err(BrokerError::new(text));
-            }
-        };
-        Ok(Self(first))
+/// The offset in a partition in which the group has none, for this value of the property.
+pub(super) fn first_offset(reset: Option<&str>) -> Result<Offset, BrokerError> {
+    match reset.unwrap_or("earliest") {
+        "smallest" | "earliest" | "beginning" => Ok(Offset::Beginning),
+        "largest" | "latest" | "end" => Ok(Offset::End),
+        "error" => Ok(Offset::Invalid),
+        _ => {
+            let text = format!("the client does not take the property {RESET}");
+            Err(BrokerError::new(text))
+        }
     }
 }
 
@@ -46,7 +43,7 @@ impl Callbacks {
             let is_new = || {
                 let committed = offset(committed.as_ref()?, &self.topic, partition)?;
                 let taken = self.offsets.lock().last_taken(partition);
-                (committed == Offset::Invalid && taken.is_none()).then_some(self.first.0)
+                (committed == Offset::Invalid && taken.is_none()).then_some(self.first)
             };
             let first = match is_new() {
                 Some(Offset::End) => self.commit_end(consumer, partition).ok(),
@@ -101,8 +98,8 @@ impl Callbacks {
             let taken = self.offsets.lock().last_taken(partition);
             match next {
                 Some(next) if (low..=high).contains(&next) => continue,
-                None if taken.is_none() && self.first.0 != Offset::Invalid => {
-                    let is_end = self.first.0 == Offset::End;
+                None if taken.is_none() && self.first != Offset::Invalid => {
+                    let is_end = self.first == Offset::End;
                     new.push((partition, if is_end { high } else { low }));
                     continue;
                 }
@@ -146,7 +143,7 @@ impl Callbacks {
 
     /// Commits offsets in place of those that the deliveries of these partitions would commit.
     fn replace(&self, consumer: &BaseConsumer<Self>, new: &[(i32, i64)]) -> KafkaResult<()> {
-        let _one = self.commits();
+        let _one = self.commits.lock();
         // Otherwise the revocation would commit the former positions.
         for (partition, _) in new {
             self.offsets.lock().void(*partition);

@@ -26,7 +26,7 @@ struct Window {
     uncommitted: VecDeque<OffsetEntry>,
     /// Every message before this offset is settled.
     position: Option<i64>,
-    /// The position that was last handed out to be committed.
+    /// The position that the brokers took last.
     committed: Option<i64>,
     paused: bool,
 }
@@ -84,21 +84,14 @@ impl Offsets {
 
     /// Whether the message is unsettled and its partition has not been revoked since.
     pub(super) fn is_open(&self, ticket: Ticket) -> bool {
-        self.partitions
-            .get(&ticket.partition)
-            .and_then(|window| window.find(ticket).map(|at| &window.uncommitted[at]))
-            .is_some_and(|it| !it.settled)
+        let window = self.partitions.get(&ticket.partition);
+        window.is_some_and(|window| window.find(ticket).is_some())
     }
 
     /// Settles a message; false if it is not open.
     pub(super) fn settle(&mut self, ticket: Ticket) -> bool {
-        if !self.is_open(ticket) {
-            return false;
-        }
-        let Some(window) = self.partitions.get_mut(&ticket.partition) else {
-            return false;
-        };
-        let Some(at) = window.find(ticket) else {
+        let window = self.partitions.get_mut(&ticket.partition);
+        let Some((window, at)) = window.and_then(|it| it.find(ticket).map(|at| (it, at))) else {
             return false;
         };
         window.uncommitted[at].settled = true;
@@ -106,11 +99,10 @@ impl Offsets {
         true
     }
 
-    /// The positions that are to be committed, and were not handed out before.
-    pub(super) fn commit(&mut self) -> Vec<(i32, i64)> {
-        let changed = self.partitions.iter_mut().filter_map(|(partition, it)| {
+    /// The positions to commit: those that the brokers have not taken.
+    pub(super) fn uncommitted(&self) -> Vec<(i32, i64)> {
+        let changed = self.partitions.iter().filter_map(|(partition, it)| {
             let position = it.position.filter(|_| it.position != it.committed)?;
-            it.committed = Some(position);
             Some((*partition, position))
         });
         changed.collect()
@@ -118,19 +110,17 @@ impl Offsets {
 
     /// The brokers have taken these positions.
     pub(super) fn taken(&mut self, positions: &[(i32, i64)]) {
-        self.taken.extend(positions.iter().copied());
+        for (partition, position) in positions {
+            self.taken.insert(*partition, *position);
+            if let Some(window) = self.partitions.get_mut(partition) {
+                window.committed = Some(*position);
+            }
+        }
     }
 
     /// The position of this partition that the brokers took last.
     pub(super) fn last_taken(&self, partition: i32) -> Option<i64> {
         self.taken.get(&partition).copied()
-    }
-
-    /// Hands the position of this partition out again: its commit failed.
-    pub(super) fn not_committed(&mut self, partition: i32) {
-        if let Some(window) = self.partitions.get_mut(&partition) {
-            window.committed = None;
-        }
     }
 
     /// Voids the tickets and the position of this partition, which has lost its offsets.
@@ -168,10 +158,12 @@ impl Offsets {
 }
 
 impl Window {
+    /// The place of an unsettled message.
     fn find(&self, ticket: Ticket) -> Option<usize> {
-        self.uncommitted
-            .binary_search_by_key(&ticket.number, |it| it.number)
-            .ok()
+        let found = self
+            .uncommitted
+            .binary_search_by_key(&ticket.number, |it| it.number);
+        found.ok().filter(|at| !self.uncommitted[*at].settled)
     }
 
     fn advance(&mut self) {
@@ -187,32 +179,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn only_the_settled_prefix_is_committed() {
-        let mut offsets = Offsets::default();
-        let tickets: Vec<_> = (0..4).map(|it| offsets.received(0, it)).collect();
-        assert!(offsets.settle(tickets[1]) && offsets.settle(tickets[2]));
-        assert_eq!(offsets.commit(), []);
-        assert!(offsets.settle(tickets[0]));
-        assert_eq!(offsets.commit(), [(0, 3)]);
-        assert_eq!(offsets.commit(), [], "once");
-        offsets.not_committed(0);
-        assert_eq!(offsets.commit(), [(0, 3)], "again after a failure");
-        assert!(!offsets.settle(tickets[0]), "settled before");
-    }
-
-    #[test]
-    fn a_revoked_partition_takes_no_verdict_of_its_earlier_assignment() {
-        let mut offsets = Offsets::default();
-        let (first, second) = (offsets.received(0, 7), offsets.received(0, 8));
-        assert!(offsets.settle(first));
-        assert_eq!(offsets.revoked(0).position, Some(8));
-        let again = offsets.received(0, 8);
-        assert!(!offsets.is_open(second) && !offsets.settle(second));
-        assert!(offsets.is_open(again));
-        assert_eq!(offsets.commit(), []);
-    }
 
     #[test]
     fn a_full_partition_is_paused_until_half_of_it_is_committed() {
@@ -237,9 +203,8 @@ mod tests {
         },
         /// One of the tickets of all times is settled.
         Settle(prop::sample::Index),
-        Commit,
-        /// The last commit failed.
-        Fail(i32),
+        /// The brokers take the commit, or refuse it.
+        Commit(bool),
         Revoke(i32),
         /// The partition is fetched again from so many offsets before.
         Rewind {
@@ -253,8 +218,7 @@ mod tests {
         prop_oneof![
             8 => (partition.clone(), 0..3_i64).prop_map(|(partition, gap)| OffsetStep::Receive { partition, gap }),
             8 => any::<prop::sample::Index>().prop_map(OffsetStep::Settle),
-            3 => Just(OffsetStep::Commit),
-            1 => partition.clone().prop_map(OffsetStep::Fail),
+            4 => any::<bool>().prop_map(OffsetStep::Commit),
             1 => partition.clone().prop_map(OffsetStep::Revoke),
             1 => (partition, 1..5_i64).prop_map(|(partition, by)| OffsetStep::Rewind { partition, by }),
         ]
@@ -316,12 +280,16 @@ mod tests {
                             broker.log.insert(offset, true);
                         }
                     }
-                    OffsetStep::Commit => {
-                        for (partition, offset) in offsets.commit() {
-                            partitions.get_mut(&partition).expect("it is known").commit(offset);
+                    OffsetStep::Commit(is_taken) => {
+                        let uncommitted = offsets.uncommitted();
+                        for (partition, offset) in uncommitted.iter().filter(|_| is_taken) {
+                            partitions.get_mut(partition).expect("it is known").commit(*offset);
                         }
+                        if is_taken {
+                            offsets.taken(&uncommitted);
+                        }
+                        prop_assert_eq!(offsets.uncommitted().is_empty(), is_taken || uncommitted.is_empty());
                     }
-                    OffsetStep::Fail(partition) => offsets.not_committed(partition),
                     OffsetStep::Revoke(partition) => {
                         let position = offsets.revoked(partition).position;
                         let broker = partitions.entry(partition).or_default();

@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use idem_runtime::__private::Lock;
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -43,47 +44,25 @@ pub(super) struct KafkaMessage {
     pub(super) ticket: Ticket,
 }
 
-/// What a source is sent.
-pub(super) enum PollEvent {
-    Message(Arc<KafkaMessage>),
-    /// To be delivered again, at that time.
-    Again(tokio::time::Instant, Arc<KafkaMessage>),
-    /// No message will come.
-    Failed(BrokerError),
-}
-
-/// The offsets, shared by the thread and the deliveries.
-#[derive(Clone, Default)]
-pub(super) struct SharedOffsets(Arc<Mutex<Offsets>>);
-
-impl SharedOffsets {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Offsets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The offset in a partition in which the group has none. The client itself is to fail without an offset that the
-/// brokers have.
-pub(super) struct FirstOffset(pub(super) Offset);
+/// The messages, or an error after which no message comes.
+pub(super) type Polled = UnboundedSender<Result<Arc<KafkaMessage>, BrokerError>>;
 
 /// The callbacks of the client, which are made from within `poll`.
 pub(super) struct Callbacks {
     pub(super) topic: String,
     pub(super) group: String,
-    pub(super) offsets: SharedOffsets,
+    /// Shared with the deliveries.
+    pub(super) offsets: Lock<Offsets>,
     /// Held from the choice of positions until the reply to their commit, so that none goes back.
-    pub(super) commits: Mutex<()>,
-    pub(super) first: FirstOffset,
+    pub(super) commits: Lock<()>,
+    /// The offset in a partition in which the group has none. The client itself is to fail there.
+    pub(super) first: Offset,
     pub(super) events: OnceLock<SourceEvents>,
     /// Reason of the last failed connection to a broker.
-    pub(super) unreachable: Mutex<String>,
+    pub(super) unreachable: Lock<String>,
 }
 
 impl Callbacks {
-    pub(super) fn commits(&self) -> MutexGuard<'_, ()> {
-        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn events(&self) -> SourceEvents {
         self.events.get().cloned().unwrap_or_default()
     }
@@ -92,17 +71,14 @@ impl Callbacks {
 impl ClientContext for Callbacks {
     /// `AllBrokersDown` has no cause; the preceding transport error has it.
     fn error(&self, error: KafkaError, reason: &str) {
-        let unreachable = || {
-            self.unreachable
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::AllBrokersDown) => {
-                let last = unreachable().clone();
+                let last = self.unreachable.lock().clone();
                 self.events().broker_lost(format_args!("{reason}: {last}"));
             }
-            Some(RDKafkaErrorCode::BrokerTransportFailure) => reason.clone_into(&mut unreachable()),
+            Some(RDKafkaErrorCode::BrokerTransportFailure) => {
+                reason.clone_into(&mut self.unreachable.lock());
+            }
             _ => {}
         }
         // Keeps the client's default logging.
@@ -119,7 +95,7 @@ impl ConsumerContext for Callbacks {
             Rebalance::Revoke(partitions) => partitions,
             Rebalance::Error(_) => return,
         };
-        let _one = self.commits();
+        let _one = self.commits.lock();
         let (mut done, mut paused) = (Vec::new(), Vec::new());
         {
             let mut offsets = self.offsets.lock();
@@ -171,26 +147,16 @@ pub(super) struct Poller {
 
 impl Poller {
     /// A thread, because the client blocks where it commits before a revocation, and when it leaves the group.
-    pub(super) fn spawn(
-        consumer: BaseConsumer<Callbacks>,
-        (max_uncommitted, on_lost): (usize, OnLostSubscription),
-        events: UnboundedSender<PollEvent>,
-    ) -> io::Result<Self> {
+    pub(super) fn spawn(thread: PollThread) -> io::Result<Self> {
         let (end, ended) = channel();
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let thread = PollThread {
-            consumer,
-            max_uncommitted,
-            on_lost,
-            events,
-        };
         let stop = Arc::clone(&is_stopped);
-        thread::Builder::new()
-            .name("idem-kafka".to_owned())
-            .spawn(move || {
-                thread.run(&stop);
-                drop(end);
-            })?;
+        let run = move || {
+            thread.run(&stop);
+            drop(end);
+        };
+        let name = "idem-kafka".to_owned();
+        thread::Builder::new().name(name).spawn(run)?;
         Ok(Self {
             is_stopped,
             ended: Mutex::new(ended),
@@ -208,11 +174,11 @@ impl Drop for Poller {
     }
 }
 
-struct PollThread {
-    consumer: BaseConsumer<Callbacks>,
-    max_uncommitted: usize,
-    on_lost: OnLostSubscription,
-    events: UnboundedSender<PollEvent>,
+pub(super) struct PollThread {
+    pub(super) consumer: BaseConsumer<Callbacks>,
+    pub(super) max_uncommitted: usize,
+    pub(super) on_lost: OnLostSubscription,
+    pub(super) polled: Polled,
 }
 
 impl PollThread {
@@ -254,7 +220,9 @@ impl PollThread {
         let topic = &self.consumer.context().topic;
         let subscribed = self.consumer.subscribe(&[topic]);
         let mut is_failed = subscribed.is_err();
-        let mut doubt = None;
+        // When the brokers are asked for a topic that one of them did not know, and whether the last answer was that it
+        // is gone: two in a row are needed.
+        let mut doubt: Option<(Instant, bool)> = None;
         if let Err(error) = subscribed {
             self.fail(refused(error));
         }
@@ -268,14 +236,12 @@ impl PollThread {
                         .lock()
                         .received(message.partition(), message.offset());
                     let message = message.detach();
-                    let _ = self.events.send(PollEvent::Message(Arc::new(KafkaMessage {
-                        message,
-                        ticket,
-                    })));
+                    let message = KafkaMessage { message, ticket };
+                    let _ = self.polled.send(Ok(Arc::new(message)));
                 }
                 // Reported once.
                 Some(Err(error)) if is_of_unknown_topic(&error) => {
-                    doubt.get_or_insert_with(TopicDoubt::new);
+                    doubt.get_or_insert_with(|| (Instant::now(), false));
                 }
                 Some(Err(error)) => {
                     if let Err(error) = self.failed(error) {
@@ -285,21 +251,30 @@ impl PollThread {
                 }
                 None => {}
             }
-            if let Some(asked) = &mut doubt
-                && let Some(is_gone) = asked.resolve(&self.consumer)
+            if let Some((ask_at, was_gone)) = doubt
+                && ask_at <= Instant::now()
             {
-                doubt = None;
-                if is_gone && !is_failed {
-                    is_failed = true;
-                    self.fail(self.consumer.context().topic_lost());
-                }
+                doubt = match self.consumer.context().is_topic_gone(&self.consumer) {
+                    Some(true) if was_gone => {
+                        if !is_failed {
+                            is_failed = true;
+                            self.fail(self.consumer.context().topic_lost());
+                        }
+                        None
+                    }
+                    Some(false) => None,
+                    answer => Some((
+                        Instant::now() + BETWEEN_DOUBTS,
+                        was_gone || answer.is_some(),
+                    )),
+                };
             }
             self.pause_and_resume(topic);
         }
     }
 
     fn fail(&self, error: BrokerError) {
-        let _ = self.events.send(PollEvent::Failed(error));
+        let _ = self.polled.send(Err(error));
     }
 
     /// An error that lasts, or nothing.
@@ -345,52 +320,12 @@ impl PollThread {
                     events.broker_regained();
                 }
             }
-            let _one = context.commits();
-            let done = context.offsets.lock().commit();
-            if done.is_empty() {
-                continue;
-            }
+            let _one = context.commits.lock();
+            let done = context.offsets.lock().uncommitted();
             let list = positioned(&context.topic, &done);
-            let committed = self.consumer.commit(&list, CommitMode::Sync);
-            let mut offsets = context.offsets.lock();
-            if committed.is_ok() {
-                offsets.taken(&done);
-            } else {
-                for (partition, _) in done {
-                    offsets.not_committed(partition);
-                }
+            if !done.is_empty() && self.consumer.commit(&list, CommitMode::Sync).is_ok() {
+                context.offsets.lock().taken(&done);
             }
-        }
-    }
-}
-
-/// A topic that a broker did not know.
-struct TopicDoubt {
-    ask_at: Instant,
-    was_gone: bool,
-}
-
-impl TopicDoubt {
-    fn new() -> Self {
-        Self {
-            ask_at: Instant::now(),
-            was_gone: false,
-        }
-    }
-
-    /// Whether the topic is gone, by two answers in a row; `None`: not known yet.
-    fn resolve(&mut self, consumer: &BaseConsumer<Callbacks>) -> Option<bool> {
-        if Instant::now() < self.ask_at {
-            return None;
-        }
-        let is_gone = consumer.context().is_topic_gone(consumer);
-        self.ask_at = Instant::now() + BETWEEN_DOUBTS;
-        match is_gone? {
-            true if !self.was_gone => {
-                self.was_gone = true;
-                None
-            }
-            is_gone => Some(is_gone),
         }
     }
 }
