@@ -1,12 +1,10 @@
 //! Durable consumers of NATS `JetStream`.
 
-pub(super) mod builder;
-
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
@@ -18,17 +16,21 @@ use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
 use async_nats::jetstream::{self, AckKind, Context, Message};
 use async_nats::rustls::crypto::{CryptoProvider, ring};
 use async_nats::{
-    Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName, ServerAddr,
+    Auth, AuthError, Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName,
+    ServerAddr,
 };
 use futures_core::Stream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
+use crate::builder::{Connect, SourceBuilder};
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::progress::{Begin, ReadProgress};
+use crate::reconnect::{ReceiveError, Reconnect, next};
 use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::{DeadLetterReason, Verdict};
+use idem_runtime::__private::Lock;
 use idem_runtime::credentials::CredentialsProvider;
 
 /// The time that a request may take.
@@ -45,10 +47,6 @@ const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
 
 /// The shortest time between two questions for the creation of the stream.
 const BETWEEN_CREATIONS: Duration = Duration::from_secs(1);
-
-/// The pauses between two attempts to open the consumer.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The number of messages of one request.
 const BATCH: usize = 16;
@@ -107,8 +105,10 @@ const BATCH: usize = 16;
 pub struct JetStream {
     broker: Arc<Broker>,
     consumer: Option<PullConsumer>,
-    received: VecDeque<Received>,
+    received: VecDeque<JetStreamDelivery>,
     floor_asked: Instant,
+    /// The last request had no answer.
+    has_failed: bool,
     events: SourceEvents,
 }
 
@@ -125,17 +125,9 @@ struct Broker {
     /// By sequence. `None`: this process has found no durable yet.
     progress: OnceLock<ReadProgress<u64>>,
     /// When the stream of `progress` was created. One that is created anew counts from 1 again.
-    created: Mutex<StreamCreation>,
+    created: Lock<StreamCreation>,
     /// When the stream was created that the server has now, and when it was asked.
     present: tokio::sync::Mutex<(StreamCreation, Option<Instant>)>,
-}
-
-/// A message that is not handled yet.
-struct Received {
-    message: Message,
-    at: Instant,
-    /// Of its stream.
-    created: StreamCreation,
 }
 
 /// The state of the connection, which the client makes anew by itself.
@@ -147,26 +139,13 @@ enum LinkState {
     Refused,
 }
 
-impl JetStream {
-    /// Connects to the server, or to one of several, separated by commas: `nats://user:password@host:4222`,
-    /// `nats://token@host`, `tls://host`.
-    ///
-    /// # Errors
-    ///
-    /// No server can be reached within 5 s, the login is refused, or there is no such stream.
-    pub async fn connect(
-        url: &str,
-        stream: impl Into<String>,
-        durable: impl Into<String>,
-    ) -> Result<Self, BrokerError> {
-        Self::builder(url, stream, durable).connect().await
-    }
+/// Connects a [`JetStream`] with credentials that change.
+pub type JetStreamBuilder = SourceBuilder<JetStream>;
 
-    async fn connect_by(
-        url: String,
-        (stream, durable): (String, String),
-        credentials: Option<CredentialsProvider>,
-    ) -> Result<Self, BrokerError> {
+impl Connect for JetStream {
+    async fn connect_by(builder: JetStreamBuilder) -> Result<Self, BrokerError> {
+        let (url, credentials) = (builder.url, builder.credentials);
+        let [stream, durable] = builder.names;
         // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
         if CryptoProvider::get_default().is_none() {
             drop(ring::default_provider().install_default());
@@ -204,7 +183,7 @@ impl JetStream {
             connected => connected,
         };
         let client = client.map_err(BrokerError::new)?;
-        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), stream);
+        let context = ContextBuilder::new().timeout(PATIENCE);
         let context = context.build(client.clone());
         let found = context.get_stream(&stream).await;
         let created = created(&found.map_err(BrokerError::new)?);
@@ -219,7 +198,7 @@ impl JetStream {
             filter_subject: String::new(),
             on_lost: OnLostSubscription::default(),
             progress: OnceLock::new(),
-            created: Mutex::new(created),
+            created: Lock::new(created),
             present: tokio::sync::Mutex::new((created, None)),
         };
         Ok(Self {
@@ -227,8 +206,34 @@ impl JetStream {
             consumer: None,
             received: VecDeque::new(),
             floor_asked: Instant::now(),
+            has_failed: false,
             events: SourceEvents::default(),
         })
+    }
+}
+
+impl JetStream {
+    /// Connects to the server, or to one of several, separated by commas: `nats://user:password@host:4222`,
+    /// `nats://token@host`, `tls://host`.
+    ///
+    /// # Errors
+    ///
+    /// No server can be reached within 5 s, the login is refused, or there is no such stream.
+    pub async fn connect(
+        url: &str,
+        stream: impl Into<String>,
+        durable: impl Into<String>,
+    ) -> Result<Self, BrokerError> {
+        Self::builder(url, stream, durable).connect().await
+    }
+
+    /// Begins a connection with [credentials that change](SourceBuilder::credentials).
+    pub fn builder(
+        url: &str,
+        stream: impl Into<String>,
+        durable: impl Into<String>,
+    ) -> JetStreamBuilder {
+        SourceBuilder::new(url, [stream.into(), durable.into()])
     }
 
     fn broker(&mut self) -> &mut Broker {
@@ -276,21 +281,22 @@ impl JetStream {
     /// Receives messages: what is there, or else the first one that comes.
     ///
     /// A request ends before this returns, because messages of an open one would wait, and age, unseen.
-    async fn fill(&mut self) -> Result<(), RequestFailure> {
+    async fn fill(&mut self) -> Result<(), ReceiveError> {
         let consumer = match &mut self.consumer {
             Some(consumer) => consumer,
             closed => closed.insert(self.broker.open(&self.events).await?),
         };
-        let created = *self.broker.created();
+        let (broker, created) = (&self.broker, *self.broker.created.lock());
+        let delivery = |message| JetStreamDelivery::new(broker, created, message);
         let there = consumer.fetch().max_messages(BATCH).messages().await;
-        let mut there = there.map_err(RequestFailure::passing)?;
+        let mut there = there.map_err(ReceiveError::passing)?;
         // An error, such as too many unsettled messages, is left to the other request.
-        let answered = timeout(PATIENCE, receive(&mut there, created, &mut self.received)).await;
+        let answered = timeout(PATIENCE, receive(&mut there, delivery, &mut self.received)).await;
         // The server would still send messages to its inbox, and they would age unseen.
         drop(there);
         // A durable that is gone does not answer, nor does one that has reached its `max_ack_pending`.
         if answered.is_err() || self.floor_asked.elapsed() >= BETWEEN_FLOORS {
-            let info = consumer.info().await.map_err(RequestFailure::passing)?;
+            let info = consumer.info().await.map_err(ReceiveError::passing)?;
             if let Some(progress) = self.broker.progress.get() {
                 progress.settled_before(info.ack_floor.stream_sequence + 1);
             }
@@ -299,10 +305,10 @@ impl JetStream {
         self.events.broker_regained();
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
-            let mut first = first.messages().await.map_err(RequestFailure::passing)?;
-            receive(&mut first, created, &mut self.received)
+            let mut first = first.messages().await.map_err(ReceiveError::passing)?;
+            receive(&mut first, delivery, &mut self.received)
                 .await
-                .map_err(RequestFailure::passing)?;
+                .map_err(ReceiveError::passing)?;
         }
         Ok(())
     }
@@ -311,15 +317,11 @@ impl JetStream {
 /// Receives until the request ends.
 async fn receive(
     batch: &mut pull::Batch,
-    created: StreamCreation,
-    received: &mut VecDeque<Received>,
+    delivery: impl Fn(Message) -> Option<JetStreamDelivery>,
+    received: &mut VecDeque<JetStreamDelivery>,
 ) -> Result<(), async_nats::Error> {
     while let Some(message) = poll_fn(|cx| Pin::new(&mut *batch).poll_next(cx)).await {
-        received.push_back(Received {
-            message: message?,
-            at: Instant::now(),
-            created,
-        });
+        received.extend(delivery(message?));
     }
     Ok(())
 }
@@ -337,93 +339,97 @@ impl Source for JetStream {
     }
 
     async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
-        let mut pause = SHORTEST_PAUSE;
-        loop {
-            if self.broker.is_stream_replaced() {
-                self.received.clear();
-                self.consumer = None;
-            }
-            while let Some(received) = self.received.pop_front() {
-                // An older one is on its way to another consumer by now.
-                if received.at.elapsed() < self.broker.ack_wait
-                    && let Some(delivery) = JetStreamDelivery::new(&self.broker, received)
-                {
-                    if let Some(progress) = self.broker.progress.get() {
-                        progress.received(delivery.sequence);
-                        progress.delivered(delivery.sequence);
-                    }
-                    return Ok(Some(delivery));
-                }
-            }
-            let mut link = self.broker.link.clone();
-            if *link.borrow() == LinkState::Down {
-                self.events.broker_lost("the connection is lost");
-            }
-            match link
-                .wait_for(|link| *link != LinkState::Down)
-                .await
-                .as_deref()
-            {
-                Ok(LinkState::Refused) => return Err(BrokerError::new(refusal())),
-                Ok(_) => {}
-                Err(_) => return Err(BrokerError::new("the client has ended")),
-            }
-            let filled = tokio::select! {
-                filled = self.fill() => filled,
-                // A request is lost with its connection.
-                Ok(_) = link.wait_for(|link| *link != LinkState::Up) => continue,
-            };
-            match filled {
-                Ok(()) => pause = SHORTEST_PAUSE,
-                Err(RequestFailure { error, lasts: true }) => return Err(error),
-                Err(RequestFailure { error, .. }) => {
-                    // The first one may be due to a durable that is gone, which the next request detects.
-                    if pause > SHORTEST_PAUSE {
-                        self.events.broker_lost(error);
-                    }
-                    self.consumer = None;
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
-        }
+        next(self).await
     }
 
     async fn give_back(self) {
-        for received in self.received {
-            if let Some(reply) = received.message.reply.clone() {
-                // After an error they are delivered again when `ack_wait` has passed.
-                let _ = self
-                    .broker
-                    .client
-                    .publish(reply, AckKind::Nak(None).into())
-                    .await;
-            }
+        for delivery in self.received {
+            // After an error they are delivered again when `ack_wait` has passed.
+            let _ = delivery.message.ack_with(AckKind::Nak(None)).await;
         }
         let _ = self.broker.client.flush().await;
     }
 }
 
+impl Reconnect for JetStream {
+    type Delivery = JetStreamDelivery;
+
+    fn events(&self) -> &SourceEvents {
+        &self.events
+    }
+
+    fn received(&mut self) -> Option<JetStreamDelivery> {
+        if self.broker.is_stream_replaced() {
+            self.received.clear();
+            self.consumer = None;
+        }
+        while let Some(delivery) = self.received.pop_front() {
+            // An older one is on its way to another consumer by now.
+            if delivery.received.elapsed() < self.broker.ack_wait {
+                if let Some(progress) = self.broker.progress.get() {
+                    progress.received(delivery.sequence);
+                    progress.delivered(delivery.sequence);
+                }
+                return Some(delivery);
+            }
+        }
+        None
+    }
+
+    async fn receive(&mut self) -> Result<(), ReceiveError> {
+        let mut link = self.broker.link.clone();
+        if *link.borrow() == LinkState::Down {
+            self.events.broker_lost("the connection is lost");
+        }
+        match link
+            .wait_for(|link| *link != LinkState::Down)
+            .await
+            .as_deref()
+        {
+            Ok(LinkState::Refused) => return Err(ReceiveError::lasting(refusal())),
+            Ok(_) => {}
+            Err(_) => return Err(ReceiveError::lasting("the client has ended")),
+        }
+        let filled = tokio::select! {
+            filled = self.fill() => filled,
+            // A request is lost with its connection.
+            Ok(_) = link.wait_for(|link| *link != LinkState::Up) => return Ok(()),
+        };
+        let has_failed = std::mem::replace(&mut self.has_failed, filled.is_err());
+        filled.map_err(|error| {
+            self.consumer = None;
+            match error {
+                // It may be due to a durable that is gone.
+                ReceiveError::Passing(_) if !has_failed => ReceiveError::Unclear,
+                error => error,
+            }
+        })
+    }
+}
+
 impl Broker {
     /// Finds or creates the durable.
-    async fn open(&self, events: &SourceEvents) -> Result<PullConsumer, RequestFailure> {
+    async fn open(&self, events: &SourceEvents) -> Result<PullConsumer, ReceiveError> {
         match self.context.stream_by_subject(&self.dead_letters).await {
             Ok(stream) if stream == self.stream => {
-                return Err(RequestFailure::lasting(
+                return Err(ReceiveError::lasting(
                     "the stream of the messages stores the dead letters too; choose a subject of another one",
                 ));
             }
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
-                return Err(RequestFailure::lasting(
+                return Err(ReceiveError::lasting(
                     "no stream stores the subject of the dead letters; create one",
                 ));
             }
             _ => {}
         }
         let stream = self.context.get_stream(&self.stream).await?;
-        let (created, is_new) = {
-            let (former, created) = (self.created(), created(&stream));
-            (created, created != *former)
+        let created = created(&stream);
+        let is_new = created != *self.created.lock();
+        let reason = if is_new {
+            "the stream was created anew"
+        } else {
+            "the durable was deleted, or the server lost its data"
         };
         let mut is_lost = false;
         let deliver_policy = match self.progress.get() {
@@ -438,8 +444,7 @@ impl Broker {
                             ConsumerInfoErrorKind::JetStream(error) => error.code() < 500,
                             _ => false,
                         };
-                        let error = BrokerError::new(error);
-                        return Err(RequestFailure { error, lasts });
+                        return Err(ReceiveError::new(lasts, error));
                     }
                 };
                 // A durable of a new stream is another process's.
@@ -452,10 +457,31 @@ impl Broker {
                 } else {
                     self.on_lost
                 };
-                let begin = self.new_begin(progress, is_new, on_lost);
-                begin.inspect_err(|_| {
-                    events.subscription_lost(lost(is_new), OnLostSubscription::Fail);
-                })?
+                // The server takes a sequence behind the last message for the next one.
+                let begin = if is_new && on_lost == OnLostSubscription::Resume {
+                    Some(Begin::Start)
+                } else {
+                    progress.begin(on_lost)
+                };
+                let Some(begin) = begin else {
+                    events.subscription_lost(reason, OnLostSubscription::Fail);
+                    return Err(ReceiveError::lasting(format!(
+                        "the durable `{}` of the stream `{}` is gone: {reason}; create it where it is to begin, or set \
+                         `on_lost_subscription`, and start the consumer again, which begins a missing durable with the \
+                         first message",
+                        self.durable, self.stream
+                    )));
+                };
+                match begin {
+                    Begin::Start => DeliverPolicy::All,
+                    Begin::Now => DeliverPolicy::New,
+                    Begin::With(start_sequence) => {
+                        DeliverPolicy::ByStartSequence { start_sequence }
+                    }
+                    Begin::After(sequence) => DeliverPolicy::ByStartSequence {
+                        start_sequence: sequence + 1,
+                    },
+                }
             }
         };
         let config = pull::Config {
@@ -470,11 +496,11 @@ impl Broker {
         let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
         // Otherwise it is missing still, and reported when it is created.
         if is_lost {
-            events.subscription_lost(lost(is_new), self.on_lost);
+            events.subscription_lost(reason, self.on_lost);
         }
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
-            return Err(RequestFailure::lasting(
+            return Err(ReceiveError::lasting(
                 "the durable exists with another filter, or without explicit acknowledgements",
             ));
         }
@@ -482,21 +508,17 @@ impl Broker {
         let progress = self.progress.get_or_init(ReadProgress::new);
         if is_new {
             progress.void();
-            *self.created() = created;
+            *self.created.lock() = created;
         }
         *self.present.lock().await = (created, None);
         progress.delivered(delivered);
         Ok(consumer)
     }
 
-    fn created(&self) -> MutexGuard<'_, StreamCreation> {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether a verdict has found another stream than that of `progress`.
     fn is_stream_replaced(&self) -> bool {
         let present = self.present.try_lock();
-        present.is_ok_and(|present| present.0 != *self.created())
+        present.is_ok_and(|present| present.0 != *self.created.lock())
     }
 
     /// An error if the stream is another one than that of a delivery: the server would take its verdict for one of the
@@ -519,39 +541,6 @@ impl Broker {
             self.stream
         )))
     }
-
-    /// Where a new durable begins, in place of the one that is gone.
-    fn new_begin(
-        &self,
-        progress: &ReadProgress<u64>,
-        is_new_stream: bool,
-        on_lost: OnLostSubscription,
-    ) -> Result<DeliverPolicy, RequestFailure> {
-        // The server takes a sequence behind the last message for the next one.
-        if is_new_stream && on_lost == OnLostSubscription::Resume {
-            return Ok(DeliverPolicy::All);
-        }
-        let lost = || {
-            let cause = if is_new_stream {
-                "the stream was created anew"
-            } else {
-                "it was deleted, or the server lost its data"
-            };
-            RequestFailure::lasting(format!(
-                "the durable `{}` of the stream `{}` is gone: {cause}; create it where it is to begin, or set `on_lost_subscription`, and start the consumer again, which begins a \
-                 missing durable with the first message",
-                self.durable, self.stream
-            ))
-        };
-        Ok(match progress.begin(on_lost).ok_or_else(lost)? {
-            Begin::Start => DeliverPolicy::All,
-            Begin::Now => DeliverPolicy::New,
-            Begin::With(start_sequence) => DeliverPolicy::ByStartSequence { start_sequence },
-            Begin::After(sequence) => DeliverPolicy::ByStartSequence {
-                start_sequence: sequence + 1,
-            },
-        })
-    }
 }
 
 /// When a stream was created, in nanoseconds since 1970.
@@ -561,60 +550,51 @@ fn created(stream: &jetstream::stream::Stream) -> StreamCreation {
     stream.cached_info().created.unix_timestamp_nanos()
 }
 
-/// The reason of a lost subscription.
-const fn lost(is_new_stream: bool) -> &'static str {
-    if is_new_stream {
-        "the stream was created anew"
-    } else {
-        "the durable is gone"
-    }
-}
-
-/// An error, and whether it would be there again.
-struct RequestFailure {
-    error: BrokerError,
-    lasts: bool,
-}
-
-impl RequestFailure {
-    fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let (error, lasts) = (BrokerError::new(error), false);
-        Self { error, lasts }
-    }
-
-    fn lasting(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let (error, lasts) = (BrokerError::new(error), true);
-        Self { error, lasts }
-    }
-}
-
-impl From<ConsumerError> for RequestFailure {
+impl From<ConsumerError> for ReceiveError {
     fn from(error: ConsumerError) -> Self {
         let lasts = match error.kind() {
             ConsumerErrorKind::JetStream(error) => error.code() < 500,
             ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => true,
             _ => false,
         };
-        let error = BrokerError::new(error);
-        Self { error, lasts }
+        Self::new(lasts, error)
     }
 }
 
-impl From<GetStreamError> for RequestFailure {
+impl From<GetStreamError> for ReceiveError {
     fn from(error: GetStreamError) -> Self {
         let lasts = match error.kind() {
             GetStreamErrorKind::JetStream(error) => error.code() < 500,
             GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => true,
             GetStreamErrorKind::Request => false,
         };
-        let error = BrokerError::new(error);
-        Self { error, lasts }
+        Self::new(lasts, error)
     }
 }
 
 /// The text of a refused login.
 fn refusal() -> String {
     ConnectErrorKind::AuthorizationViolation.to_string()
+}
+
+/// Options whose connections log in by this provider.
+fn options_by(provider: &CredentialsProvider) -> ConnectOptions {
+    let provider = provider.clone();
+    ConnectOptions::with_auth_callback(move |_| {
+        let provider = provider.clone();
+        // A task, because the client needs a future that is `Sync`.
+        let called = tokio::spawn(async move { provider.credentials(PATIENCE).await });
+        async move {
+            let credentials = called.await.map_err(AuthError::new)?;
+            let (user, password) = credentials.map_err(AuthError::new)?.into_parts();
+            let mut auth = Auth::new();
+            match user {
+                Some(user) => (auth.username, auth.password) = (Some(user), Some(password)),
+                None => auth.token = Some(password),
+            }
+            Ok(auth)
+        }
+    })
 }
 
 /// The login in the options, and the servers without it, because the client writes their URLs to its log.
@@ -624,7 +604,7 @@ fn options(
     urls: &str,
     provider: Option<&CredentialsProvider>,
 ) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
-    let options = provider.map_or_else(ConnectOptions::new, builder::options_by);
+    let options = provider.map_or_else(ConnectOptions::new, options_by);
     let mut options = options
         .request_timeout(Some(PATIENCE))
         .ping_interval(PING_INTERVAL);
@@ -673,27 +653,26 @@ debug_fields!(JetStream it { stream: it.broker.stream, durable: it.broker.durabl
 pub struct JetStreamDelivery {
     broker: Arc<Broker>,
     message: Message,
+    received: Instant,
     /// Of its stream.
     created: StreamCreation,
     deliveries: u32,
     sequence: u64,
     /// When the server stored it: nanoseconds since 1970.
-    stored: u64,
+    stored: i128,
 }
 
 impl JetStreamDelivery {
-    fn new(broker: &Arc<Broker>, received: Received) -> Option<Self> {
-        let (message, created) = (received.message, received.created);
-        // `$JS.ACK.stream.durable.deliveries.sequence.number.time.pending`; newer servers put the domain and a hash of
-        // the account before the stream, and may append more.
-        let parts: Vec<&str> = message.reply.as_deref()?.split('.').collect();
-        let parts = parts.get(if parts.len() < 11 { 2 } else { 4 }..)?;
+    /// None if the message is not of `JetStream`.
+    fn new(broker: &Arc<Broker>, created: StreamCreation, message: Message) -> Option<Self> {
+        let info = message.info().ok()?;
         Some(Self {
-            deliveries: parts.get(2)?.parse().ok()?,
-            sequence: parts.get(3)?.parse().ok()?,
-            stored: parts.get(5)?.parse().ok()?,
+            deliveries: info.delivered.try_into().ok()?,
+            sequence: info.stream_sequence,
+            stored: info.published.unix_timestamp_nanos(),
             broker: Arc::clone(broker),
             message,
+            received: Instant::now(),
             created,
         })
     }

@@ -26,6 +26,8 @@ mod memory_queue;
 mod progress;
 #[cfg(feature = "rabbitmq")]
 mod rabbit_queue;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
+mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
@@ -33,6 +35,9 @@ mod source_events;
 mod subscription;
 mod verdict;
 
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
+#[doc(hidden)]
+pub use self::builder::Connect;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
 pub use self::builder::SourceBuilder;
 pub use self::consume::{ConsumerError, Summary};
@@ -45,9 +50,7 @@ pub use self::handler_error::HandlerError;
 )]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
-pub use self::jet_stream::builder::JetStreamBuilder;
-#[cfg(feature = "nats")]
-pub use self::jet_stream::{JetStream, JetStreamDelivery};
+pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
@@ -56,9 +59,7 @@ pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
-pub use self::redis_stream::builder::RedisStreamBuilder;
-#[cfg(feature = "redis-streams")]
-pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
+pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;

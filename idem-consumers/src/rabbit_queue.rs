@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::delivery::{BrokerError, Delivery, Source};
+use crate::reconnect::{ReceiveError, Reconnect, next};
 use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::{DeadLetterReason, Verdict};
@@ -40,9 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Seconds between two heartbeats, unless the URL says otherwise; the broker's own default is a minute.
 const HEARTBEAT: u16 = 10;
 
-/// The pauses between two attempts to reach a broker that is down.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The pause after a dead letter that the broker has not stored.
+const UNSTORED_PAUSE: Duration = Duration::from_secs(2);
 
 /// The default of the broker.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -110,6 +110,9 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 pub struct RabbitQueue {
     settings: Arc<RabbitSettings>,
     open: Option<OpenQueue>,
+    next: Option<RabbitDelivery>,
+    /// The broker has cancelled the consumer.
+    is_cancelled: bool,
     events: SourceEvents,
 }
 
@@ -371,7 +374,11 @@ async fn read(
                     if let Some(deadline) = Instant::now().checked_add(time) {
                         unsettled.push_back((deadline, message.acker.clone()));
                     }
-                    RabbitDelivery::new(&session, message)
+                    RabbitDelivery {
+                        session: Arc::clone(&session),
+                        message,
+                        pause: Duration::ZERO,
+                    }
                 });
                 let is_lost = received.is_err();
                 if deliveries.send(received).is_err() || is_lost {
@@ -429,51 +436,62 @@ impl Source for RabbitQueue {
     }
 
     async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
-        let (mut pause, mut is_cancelled) = (SHORTEST_PAUSE, false);
-        loop {
-            if let Some(open) = &mut self.open {
-                match open.next().await {
-                    Ok(Some(delivery)) => return Ok(Some(delivery)),
-                    // The queue is deleted, or its node is down, which the next attempt detects.
-                    Ok(None) => is_cancelled = true,
-                    Err(error) => self.events.broker_lost(error),
-                }
-                self.open = None;
-            } else {
-                let opened = timeout(PATIENCE, OpenQueue::new(&self.settings)).await;
-                let is_cancelled = std::mem::take(&mut is_cancelled);
-                match opened {
-                    Ok(Ok(open)) => {
-                        if is_cancelled {
-                            let start = OnLostSubscription::FromStart;
-                            let reason = "the queue was declared anew";
-                            self.events.subscription_lost(reason, start);
-                        }
-                        self.events.broker_regained();
-                        self.open = Some(open);
-                        continue;
-                    }
-                    Ok(Err(error)) if lasts(&error) => {
-                        let queue = format!("no queue '{}'", self.settings.queue);
-                        if error.to_string().contains(&queue) {
-                            let fail = OnLostSubscription::Fail;
-                            self.events.subscription_lost("the queue is gone", fail);
-                        }
-                        return Err(BrokerError::new(error));
-                    }
-                    Ok(Err(error)) => self.events.broker_lost(error),
-                    Err(_) => self.events.broker_lost(builder::SILENT),
-                }
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        next(self).await
     }
 
     async fn give_back(self) {
         if let Some(open) = self.open {
             open.give_back().await;
         }
+    }
+}
+
+impl Reconnect for RabbitQueue {
+    type Delivery = RabbitDelivery;
+
+    fn events(&self) -> &SourceEvents {
+        &self.events
+    }
+
+    fn received(&mut self) -> Option<RabbitDelivery> {
+        self.next.take()
+    }
+
+    async fn receive(&mut self) -> Result<(), ReceiveError> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed => {
+                let opened = timeout(PATIENCE, OpenQueue::new(&self.settings)).await;
+                let is_cancelled = std::mem::take(&mut self.is_cancelled);
+                let opened = opened.map_err(|_| ReceiveError::passing(builder::SILENT))?;
+                let opened = opened.map_err(|error| {
+                    let queue = format!("no queue '{}'", self.settings.queue);
+                    if lasts(&error) && error.to_string().contains(&queue) {
+                        let fail = OnLostSubscription::Fail;
+                        self.events.subscription_lost("the queue is gone", fail);
+                    }
+                    ReceiveError::new(lasts(&error), error)
+                })?;
+                if is_cancelled {
+                    let start = OnLostSubscription::FromStart;
+                    self.events
+                        .subscription_lost("the queue was declared anew", start);
+                }
+                self.events.broker_regained();
+                closed.insert(opened)
+            }
+        };
+        let received = open.next().await;
+        self.next = received.map_err(|error| {
+            self.open = None;
+            ReceiveError::Passing(error)
+        })?;
+        if self.next.is_none() {
+            // The queue is deleted, or its node is down.
+            (self.open, self.is_cancelled) = (None, true);
+            return Err(ReceiveError::Unclear);
+        }
+        Ok(())
     }
 }
 
@@ -520,14 +538,6 @@ pub struct RabbitDelivery {
 }
 
 impl RabbitDelivery {
-    fn new(session: &Arc<RabbitSession>, message: lapin::message::Delivery) -> Self {
-        Self {
-            session: Arc::clone(session),
-            message,
-            pause: Duration::ZERO,
-        }
-    }
-
     /// A header of the message that is a text or an integer, as a text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
@@ -671,7 +681,7 @@ impl Delivery for RabbitDelivery {
                     Ok(Err(error)) => BrokerError::new(error),
                     Err(_) => BrokerError::new("the dead letter was not confirmed"),
                 };
-                self.pause = LONGEST_PAUSE;
+                self.pause = UNSTORED_PAUSE;
                 Err(published)
             }
             Verdict::Retry(after) => {

@@ -1,25 +1,22 @@
 //! Consumer groups of Redis Streams.
 
-pub(super) mod builder;
-mod endpoint;
+mod link;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_runtime::credentials::CredentialsProvider;
 use idem_runtime::store::Owner;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, Value};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
+use redis::{Client, Cmd, RedisError};
+use tokio::time::Instant;
 
-use self::endpoint::{Endpoint, NO_ROOM, has_no_room, is_replica_error, is_unknown_user};
+use self::link::{Link, broker_error, connect_error, lasts};
+use crate::builder::{Connect, SourceBuilder};
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::progress::{Begin, ReadProgress};
+use crate::reconnect::{ReceiveError, Reconnect, next};
 use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::Verdict;
@@ -27,18 +24,8 @@ use crate::verdict::Verdict;
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
-/// The time between two questions for the first unsettled entry of the group.
-const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
-
 /// The time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The pauses between two attempts to reach a server that is down.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-const REFUSED: &str = "Redis does not accept the credentials of the provider, or takes no more connections \
-                       (`maxclients`); check its source of secrets, and the password of the user";
 
 /// The number of entries of one read.
 const BATCH: usize = 16;
@@ -52,7 +39,7 @@ type EntryId = (u64, u64);
 ///
 /// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. Behind an address that leads to the primary, a
 /// failover costs a new connection. An entry that its consumer neither settled nor
-/// extended for [`visibility`](Self::visibility) is taken over (`XAUTOCLAIM`), by the first process that finds it.
+/// extended for [`visibility`](Self::visibility) is taken over (`XCLAIM`), by the first process that finds it.
 ///
 /// | verdict | commands |
 /// | --- | --- |
@@ -87,16 +74,13 @@ type EntryId = (u64, u64);
 pub struct RedisStream {
     group: Arc<Group>,
     /// Waits in `XREADGROUP`, which holds up every other command of its connection.
-    reader: Reconnecting,
+    reader: Link,
     read: VecDeque<(Entry, Option<u32>)>,
     taken_over: Option<Instant>,
-    floor_asked: Instant,
-    /// `XAUTOCLAIM` returned nil for trimmed entries: Redis before 7 gives no ids.
-    trimmed: bool,
 }
 
 struct Group {
-    link: Reconnecting,
+    link: Link,
     stream: String,
     name: String,
     consumer: String,
@@ -116,30 +100,17 @@ debug_fields!(RedisStream it {
     consumer: it.group.consumer
 });
 
-impl RedisStream {
-    /// Connects, and creates stream and group where they are not there. A new group begins with the first entry.
-    ///
-    /// # Errors
-    ///
-    /// The server cannot be reached within 5 s, takes no more connections, or refuses.
-    pub async fn connect(
-        url: &str,
-        stream: impl Into<String>,
-        group: impl Into<String>,
-    ) -> Result<Self, BrokerError> {
-        Self::builder(url, stream, group).connect().await
-    }
+/// Connects a [`RedisStream`] with credentials that change.
+pub type RedisStreamBuilder = SourceBuilder<RedisStream>;
 
-    async fn connect_by(
-        url: String,
-        (stream, name): (String, String),
-        credentials: Option<CredentialsProvider>,
-    ) -> Result<Self, BrokerError> {
-        let client = Client::open(url)
+impl Connect for RedisStream {
+    async fn connect_by(builder: RedisStreamBuilder) -> Result<Self, BrokerError> {
+        let [stream, name] = builder.names;
+        let client = Client::open(builder.url)
             .map_err(|_| BrokerError::new("the URL of the Redis server is none"))?;
-        let client = Endpoint::new(client, credentials);
+        let credentials = builder.credentials;
         let group = Group {
-            link: Reconnecting::new(client.clone(), Some(PATIENCE)),
+            link: Link::new(client.clone(), credentials.clone(), PATIENCE),
             dead_letters: format!("{stream}:dead"),
             stream,
             name,
@@ -157,12 +128,35 @@ impl RedisStream {
         group.create("0").await.map_err(connect_error)?;
         Ok(Self {
             group: Arc::new(group),
-            reader: Reconnecting::new(client, None),
+            // The take-over, which precedes every read, detects a silent server.
+            reader: Link::new(client, credentials, LONGEST_BLOCK + PATIENCE),
             read: VecDeque::new(),
             taken_over: None,
-            floor_asked: Instant::now(),
-            trimmed: false,
         })
+    }
+}
+
+impl RedisStream {
+    /// Connects, and creates stream and group where they are not there. A new group begins with the first entry.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached within 5 s, takes no more connections, or refuses.
+    pub async fn connect(
+        url: &str,
+        stream: impl Into<String>,
+        group: impl Into<String>,
+    ) -> Result<Self, BrokerError> {
+        Self::builder(url, stream, group).connect().await
+    }
+
+    /// Begins a connection with [credentials that change](SourceBuilder::credentials).
+    pub fn builder(
+        url: &str,
+        stream: impl Into<String>,
+        group: impl Into<String>,
+    ) -> RedisStreamBuilder {
+        SourceBuilder::new(url, [stream.into(), group.into()])
     }
 
     fn group(&mut self) -> &mut Group {
@@ -220,40 +214,31 @@ impl RedisStream {
         self
     }
 
-    /// Takes over entries that their consumers have neither settled nor extended.
-    async fn take_over(&mut self) -> Result<(), RedisError> {
+    /// Takes over entries that their consumers have neither settled nor extended. Returns whether there may be more.
+    async fn take_over(&mut self) -> Result<bool, RedisError> {
         let group = &self.group;
-        // Until they are found: the take-over that met them has made them this consumer's for `visibility`.
-        if self.trimmed && group.give_up_trimmed().await? {
-            self.trimmed = false;
+        let mut command = redis::cmd("EVAL");
+        command.arg((include_str!("redis_stream_take_over.lua"), 1, &group.stream));
+        command.arg((
+            &group.name,
+            &group.consumer,
+            millis(group.visibility),
+            BATCH,
+        ));
+        type Reply = (Vec<Entry>, Vec<String>, Option<String>);
+        let (entries, trimmed, first): Reply = group.link.query(&command).await?;
+        // Other processes have settled all before the first pending one.
+        if let Some(first) = first.map_or(Some((u64::MAX, u64::MAX)), |id| entry_id(&id)) {
+            group.progress.settled_before(first);
         }
-        let mut cursor = "0-0".to_owned();
-        loop {
-            let mut command = group.command("XAUTOCLAIM");
-            command.arg((&group.consumer, millis(group.visibility)));
-            command.arg((&cursor, "COUNT", BATCH));
-            let reply: Vec<Value> = group.link.query(&command).await?;
-            let mut reply = reply.into_iter();
-            let next = reply.next().unwrap_or(Value::Nil);
-            let entries = reply.next().unwrap_or(Value::Nil);
-            // Redis 7 has given them up.
-            if let Some(trimmed) = reply.next() {
-                for id in redis::from_redis_value::<Vec<String>>(trimmed)? {
-                    group.skipped(&id);
-                }
-            }
-            // Before Redis 7, a trimmed entry is nil, and stays in the group.
-            let entries: Vec<Option<Entry>> = redis::from_redis_value(entries)?;
-            self.trimmed |= entries.iter().any(Option::is_none);
-            let entries: Vec<Entry> = entries.into_iter().flatten().collect();
-            group.received(&entries, false);
-            self.read
-                .extend(entries.into_iter().map(|entry| (entry, None)));
-            cursor = redis::from_redis_value(next)?;
-            if cursor == "0-0" || self.read.len() >= BATCH {
-                return Ok(());
-            }
+        let is_full = entries.len() + trimmed.len() >= BATCH;
+        group.received(&entries, false);
+        self.read
+            .extend(entries.into_iter().map(|entry| (entry, None)));
+        for id in trimmed {
+            group.give_up(&id).await?;
         }
+        Ok(is_full)
     }
 
     /// Waits for new entries.
@@ -277,13 +262,7 @@ impl RedisStream {
         let between = LONGEST_BLOCK.min(self.group.visibility / 2);
         if self.taken_over.is_none_or(|at| at.elapsed() >= between) {
             self.taken_over = Some(Instant::now());
-            self.take_over().await?;
-            if self.floor_asked.elapsed() >= BETWEEN_FLOORS {
-                self.group.forget_settled().await?;
-                self.floor_asked = Instant::now();
-            }
-            if self.read.len() >= BATCH {
-                // There may be more of them.
+            if self.take_over().await? {
                 self.taken_over = None;
             }
         }
@@ -309,92 +288,66 @@ impl Source for RedisStream {
     }
 
     async fn next(&mut self) -> Result<Option<RedisStreamDelivery>, BrokerError> {
-        let mut pause = SHORTEST_PAUSE;
-        loop {
-            if let Some(((id, fields), attempt)) = self.read.pop_front() {
-                return Ok(Some(RedisStreamDelivery {
-                    group: Arc::clone(&self.group),
-                    id,
-                    fields,
-                    attempt,
-                    removed: AtomicBool::new(false),
-                    in_doubt: AtomicBool::new(false),
-                }));
-            }
-            let filled = match self.fill().await {
-                Err(error) if error.code() == Some("NOGROUP") => {
-                    let (group, reason) = (&self.group, "the group is gone");
-                    let begin = group.new_begin().inspect_err(|_| {
-                        let fail = OnLostSubscription::Fail;
-                        group.events.subscription_lost(reason, fail);
-                    })?;
-                    let created = group.create(&begin).await;
-                    // Otherwise it is missing still, and reported when it is created.
-                    if created.is_ok() {
-                        group.events.subscription_lost(reason, group.on_lost);
-                    }
-                    created
-                }
-                filled => filled,
-            };
-            match filled {
-                Ok(()) => {
-                    self.group.events.broker_regained();
-                    pause = SHORTEST_PAUSE;
-                }
-                Err(error) if lasts(&error) => return Err(BrokerError::new(error)),
-                Err(error) => {
-                    self.group.events.broker_lost(broker_error(error));
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
-        }
+        next(self).await
     }
 
     async fn give_back(self) {
         for ((id, _), _) in &self.read {
             // After an error it is taken over when `visibility` has passed.
-            let given = self
-                .group
-                .give_back(id, Duration::ZERO, &false.into())
-                .await;
-            if given.is_err() {
+            if self.group.give_back(id, Duration::ZERO).await.is_err() {
                 break;
             }
         }
     }
 }
 
-/// Whether the server refuses, and would refuse again.
-fn lasts(error: &RedisError) -> bool {
-    let refuses = matches!(
-        error.code(),
-        Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
-    );
-    !has_no_room(error) && (refuses || error.kind() == ErrorKind::AuthenticationFailed)
-}
+impl Reconnect for RedisStream {
+    type Delivery = RedisStreamDelivery;
 
-/// The error of the first command. The reply by which a server without a place refuses it may be lost, and the client
-/// library does not repeat that to `AUTH`.
-fn connect_error(error: RedisError) -> BrokerError {
-    let what = match error.kind() {
-        _ if error.is_connection_dropped() => {
-            "Redis closed the connection at once, as it does when"
-        }
-        ErrorKind::AuthenticationFailed => {
-            "Redis does not accept the user or password of the URL, or"
-        }
-        _ => return broker_error(error),
-    };
-    BrokerError::new(format!("{what} {NO_ROOM}"))
-}
+    fn events(&self) -> &SourceEvents {
+        &self.group.events
+    }
 
-fn broker_error(error: RedisError) -> BrokerError {
-    if has_no_room(&error) {
-        BrokerError::new(NO_ROOM)
-    } else {
-        BrokerError::new(error)
+    fn received(&mut self) -> Option<RedisStreamDelivery> {
+        let ((id, fields), attempt) = self.read.pop_front()?;
+        Some(RedisStreamDelivery {
+            group: Arc::clone(&self.group),
+            id,
+            fields,
+            attempt,
+            removed: AtomicBool::new(false),
+        })
+    }
+
+    async fn receive(&mut self) -> Result<(), ReceiveError> {
+        let filled = match self.fill().await {
+            Err(error) if error.code() == Some("NOGROUP") => {
+                let (group, reason) = (&self.group, "the group is gone");
+                let begin = group.new_begin().map_err(|error| {
+                    let fail = OnLostSubscription::Fail;
+                    group.events.subscription_lost(reason, fail);
+                    ReceiveError::Lasting(error)
+                })?;
+                let created = group.create(&begin).await;
+                // Otherwise it is missing still, and reported when it is created.
+                if created.is_ok() {
+                    group.events.subscription_lost(reason, group.on_lost);
+                }
+                created
+            }
+            filled => filled,
+        };
+        match filled {
+            Ok(()) => {
+                self.group.events.broker_regained();
+                Ok(())
+            }
+            Err(error) => {
+                // Both connections lead to one server.
+                self.group.link.leave_if_lost(&error).await;
+                Err(ReceiveError::new(lasts(&error), broker_error(error)))
+            }
+        }
     }
 }
 
@@ -443,30 +396,14 @@ impl Group {
         self.events.message_skipped(id, "trimmed");
     }
 
-    async fn is_trimmed(&self, id: &str) -> Result<bool, RedisError> {
-        let mut command = redis::cmd("XRANGE");
-        command.arg(&self.stream).arg(id).arg(id);
-        let found: Vec<Value> = self.link.query(&command).await?;
-        Ok(found.is_empty())
-    }
-
-    /// Acknowledges the entries that may be taken over and are trimmed: before Redis 7 nothing else removes them.
-    ///
-    /// Returns whether there were any.
-    async fn give_up_trimmed(&self) -> Result<bool, RedisError> {
-        let mut command = self.command("XPENDING");
-        command.arg(("IDLE", millis(self.visibility), "-", "+", 10 * BATCH));
-        let pending: Vec<(String, String, u64, u64)> = self.link.query(&command).await?;
-        let mut any = false;
-        for (id, ..) in pending {
-            if self.is_trimmed(&id).await? {
-                any = true;
-                // Before the acknowledgement, whose reply may be lost: rather reported twice than not at all.
-                self.skipped(&id);
-                let () = self.link.query(&self.acknowledgement(&id)).await?;
-            }
+    /// Removes an entry that is trimmed from the group, and reports it, unless another consumer does.
+    async fn give_up(&self, id: &str) -> Result<(), RedisError> {
+        let removed = self.link.query(&self.acknowledgement(id)).await;
+        // Without a reply it may be removed: rather reported twice than not at all.
+        if !matches!(removed, Ok(0_u8)) {
+            self.skipped(id);
         }
-        Ok(any)
+        removed.map(drop)
     }
 
     fn settled(&self, id: &str) {
@@ -485,75 +422,25 @@ impl Group {
         }
     }
 
-    /// Forgets the entries that are settled, also by other processes, before the first one that is not.
-    async fn forget_settled(&self) -> Result<(), RedisError> {
-        let pending = self.link.query(&self.command("XPENDING")).await?;
-        let (_, first, _, _): (u64, Option<String>, Value, Value) = pending;
-        let first = match first {
-            Some(first) => entry_id(&first),
-            None => Some((u64::MAX, u64::MAX)),
-        };
-        if let Some(first) = first {
-            self.progress.settled_before(first);
-        }
-        Ok(())
-    }
-
-    /// Whether the entry was delivered to this group and is not settled.
-    async fn is_pending(&self, id: &str) -> Result<bool, RedisError> {
-        let mut command = self.command("XPENDING");
-        command.arg((id, id, 1));
-        let pending: Vec<Value> = self.link.query(&command).await?;
-        Ok(!pending.is_empty())
-    }
-
-    /// Keeps a pending entry from being taken over for `time`, or for `visibility` where that is shorter.
+    /// Keeps an entry from being taken over for `time`, or for `visibility` where that is shorter.
     ///
-    /// `in_doubt`: an earlier `XCLAIM` has no reply, and may have removed the entry from the group.
-    async fn hold(
-        &self,
-        id: &str,
-        time: Duration,
-        in_doubt: &AtomicBool,
-    ) -> Result<Held, RedisError> {
-        // Asked first, because since Redis 7 `XCLAIM` removes a trimmed entry from the group.
-        if !self.is_pending(id).await? {
-            if in_doubt.load(Ordering::Relaxed) && self.is_trimmed(id).await? {
-                in_doubt.store(false, Ordering::Relaxed);
-                return Ok(Held::Trimmed);
-            }
-            return Ok(Held::NotPending);
-        }
-        in_doubt.store(true, Ordering::Relaxed);
+    /// Returns whether it is pending, and whether it is in the stream; otherwise nothing is changed.
+    async fn hold(&self, id: &str, time: Duration) -> Result<(bool, bool), RedisError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg((include_str!("redis_stream_hold.lua"), 1, &self.stream));
         let idle = millis(self.visibility.saturating_sub(time));
-        let mut command = self.command("XCLAIM");
-        command.arg((&self.consumer, 0, id, "IDLE", idle, "JUSTID"));
-        let held: Vec<Value> = self.link.query(&command).await?;
-        let is_trimmed = held.is_empty() && self.is_trimmed(id).await?;
-        in_doubt.store(false, Ordering::Relaxed);
-        Ok(if is_trimmed {
-            Held::Trimmed
-        } else {
-            Held::Pending
-        })
+        command.arg((&self.name, &self.consumer, id, idle));
+        self.link.query(&command).await
     }
 
     /// Lets the entry be taken over after `time`, and reports it if it is trimmed.
-    async fn give_back(
-        &self,
-        id: &str,
-        time: Duration,
-        in_doubt: &AtomicBool,
-    ) -> Result<(), BrokerError> {
-        let held = self.hold(id, time, in_doubt).await;
-        match held.map_err(broker_error)? {
-            Held::Pending => {}
-            Held::Trimmed => self.skipped(id),
-            // Settled by another consumer before it was trimmed, or removed by an extension.
-            Held::NotPending if self.is_trimmed(id).await.map_err(broker_error)? => {}
-            Held::NotPending => return Err(self.not_pending(id)),
+    async fn give_back(&self, id: &str, time: Duration) -> Result<(), BrokerError> {
+        match self.hold(id, time).await.map_err(broker_error)? {
+            (true, false) => self.give_up(id).await.map_err(broker_error),
+            // Held; or settled by another consumer before it was trimmed, or removed by an extension.
+            (true, true) | (false, false) => Ok(()),
+            (false, true) => Err(self.not_pending(id)),
         }
-        Ok(())
     }
 
     fn not_pending(&self, id: &str) -> BrokerError {
@@ -571,15 +458,6 @@ impl Group {
     }
 }
 
-/// What `XCLAIM` found of an entry.
-enum Held {
-    Pending,
-    /// It was pending.
-    Trimmed,
-    /// It is settled, or the group was created anew.
-    NotPending,
-}
-
 fn entry_id(text: &str) -> Option<EntryId> {
     let (millis, sequence) = text.split_once('-')?;
     Some((millis.parse().ok()?, sequence.parse().ok()?))
@@ -595,10 +473,8 @@ pub struct RedisStreamDelivery {
     id: String,
     fields: Fields,
     attempt: Option<u32>,
-    /// An extension has removed the entry from its group, because it was trimmed.
+    /// An extension found the entry trimmed, and removes it from its group.
     removed: AtomicBool,
-    /// An extension has no reply yet.
-    in_doubt: AtomicBool,
 }
 
 /// An entry that was removed and is not settled is skipped.
@@ -661,9 +537,12 @@ impl Delivery for RedisStreamDelivery {
     }
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        let held = self.group.hold(&self.id, time, &self.in_doubt).await;
-        if matches!(held.map_err(broker_error)?, Held::Trimmed) {
+        let (group, held) = (&self.group, self.group.hold(&self.id, time).await);
+        if held.map_err(broker_error)? == (true, false) {
+            // No other consumer is to report it while it is handled. It is reported once it is dropped unsettled.
             self.removed.store(true, Ordering::Relaxed);
+            let removed = group.link.query(&group.acknowledgement(&self.id)).await;
+            let () = removed.map_err(broker_error)?;
         }
         Ok(())
     }
@@ -677,7 +556,7 @@ impl Delivery for RedisStreamDelivery {
                     Verdict::Retry(after) => after.unwrap_or_default(),
                     _ => Duration::ZERO,
                 };
-                return group.give_back(&self.id, pause, &self.in_doubt).await;
+                return group.give_back(&self.id, pause).await;
             }
             Verdict::DeadLetter(reason) => {
                 let letter = self.dead_letter(reason.as_str());
@@ -691,90 +570,5 @@ impl Delivery for RedisStreamDelivery {
         *self.removed.get_mut() = false;
         group.settled(&self.id);
         Ok(())
-    }
-}
-
-/// A connection that is made anew after it was lost.
-struct Reconnecting {
-    client: Endpoint,
-    patience: Option<Duration>,
-    connection: Mutex<Option<MultiplexedConnection>>,
-}
-
-impl Reconnecting {
-    /// `patience`: the time for the reply to a command; `None` where the command itself waits.
-    fn new(client: Endpoint, patience: Option<Duration>) -> Self {
-        Self {
-            client,
-            patience,
-            connection: Mutex::new(None),
-        }
-    }
-
-    async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
-        let mut connection = self.connection.lock().await;
-        if let Some(connection) = &*connection {
-            return Ok(connection.clone());
-        }
-        // The take-over, which precedes every read, detects a silent server.
-        let patience = self.patience.or(Some(LONGEST_BLOCK + PATIENCE));
-        let connect = |client: Client| async move {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(PATIENCE))
-                .set_response_timeout(patience);
-            (client.get_multiplexed_async_connection_with_config(&config)).await
-        };
-        let made = self.client.log_in(PATIENCE, connect).await;
-        let made = made.map_err(io::Error::other)?;
-        Ok(connection.insert(made?).clone())
-    }
-
-    /// Drops the connection of a lost server, and of a replica: the address may be that of the new primary by now.
-    async fn lost(&self, error: &RedisError) {
-        if error.is_unrecoverable_error()
-            || error.is_timeout()
-            || error.is_io_error()
-            || is_replica_error(error)
-        {
-            *self.connection.lock().await = None;
-        }
-    }
-
-    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
-        let result = async { command.query_async(&mut self.connection().await?).await };
-        let result = result.await.map_err(|error| match error {
-            // The next credentials may be others.
-            error if self.client.changes() && is_unknown_user(&error) => {
-                RedisError::from(io::Error::other(REFUSED))
-            }
-            error => error,
-        });
-        if let Err(error) = &result {
-            self.lost(error).await;
-        }
-        result
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_without_room_for_another_client_is_asked_again() {
-        let says = |line: &str| {
-            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-            let Value::ServerError(error) = reply else {
-                panic!("{line} is an error")
-            };
-            lasts(&error.into())
-        };
-        assert!(!says("ERR max number of clients reached"));
-        assert!(!says(
-            "ERR max number of clients + cluster connections reached"
-        ));
-        assert!(!says("LOADING Redis is loading the dataset in memory"));
-        assert!(says("ERR unknown command 'XREADGROUP'"));
-        assert!(says("WRONGPASS invalid username-password pair"));
     }
 }

@@ -215,7 +215,7 @@ async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_unless_it_is_se
                 other.0.cli(command);
             }
             if extended == WithoutReply {
-                cuts.drop_next_reply_to("XCLAIM");
+                cuts.drop_next_reply_to("XACK");
             }
             async move { end }
         };

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{
     CONSUMER_TIMEOUT, HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue,
 };
-use crate::builder::SourceBuilder;
+use crate::builder::{Connect, SourceBuilder};
 use crate::delivery::BrokerError;
 use crate::source_events::SourceEvents;
 
@@ -48,9 +48,9 @@ impl RabbitQueue {
     }
 }
 
+#[cfg(feature = "rabbitmq-tls")]
 impl RabbitQueueBuilder {
     /// Certificate authorities to trust in place of the system's, as PEM. For `amqps://`.
-    #[cfg(feature = "rabbitmq-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.certificates.root_certificate = Some(pem.into());
         self
@@ -59,7 +59,6 @@ impl RabbitQueueBuilder {
     /// Certificate that the consumer presents to the broker, and its key, as PEM. For `amqps://`.
     ///
     /// A broker that does not accept it closes the connection; its log has the reason.
-    #[cfg(feature = "rabbitmq-tls")]
     pub fn client_certificate(
         mut self,
         certificate: impl Into<Vec<u8>>,
@@ -68,27 +67,20 @@ impl RabbitQueueBuilder {
         self.certificates.client = Some((certificate.into(), key.into()));
         self
     }
+}
 
-    /// Connects, and checks that the queue is there.
-    ///
-    /// # Errors
-    ///
-    /// The broker cannot be reached within 10 s, has a certificate that is not trusted, or refuses; there is no such
-    /// queue; a certificate or key is none.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped; the connection is closed.
-    pub async fn connect(self) -> Result<RabbitQueue, BrokerError> {
+impl Connect for RabbitQueue {
+    async fn connect_by(builder: RabbitQueueBuilder) -> Result<Self, BrokerError> {
+        let [queue, _] = builder.names;
         // The error of the parser may have parts of the URL.
-        let [queue, _] = self.names;
-        let mut uri: AMQPUri = self
+        let mut uri: AMQPUri = builder
             .url
             .parse()
             .map_err(|_| BrokerError::new("the URL of the RabbitMQ broker is none"))?;
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
         #[cfg(feature = "rabbitmq-tls")]
-        let tls = super::tls::RabbitTls::new(&uri, &self.certificates).map_err(BrokerError::new)?;
+        let tls =
+            super::tls::RabbitTls::new(&uri, &builder.certificates).map_err(BrokerError::new)?;
         #[cfg(not(feature = "rabbitmq-tls"))]
         if uri.scheme == lapin::uri::AMQPScheme::AMQPS {
             // Without a TLS feature of its own, lapin would send the password in the clear.
@@ -99,7 +91,7 @@ impl RabbitQueueBuilder {
         let dead_routing_key = ShortString::try_new(format!("{queue}.dead"));
         let settings = RabbitSettings {
             uri,
-            credentials: self.credentials,
+            credentials: builder.credentials,
             #[cfg(feature = "rabbitmq-tls")]
             tls,
             dead_exchange: ShortString::default(),
@@ -114,9 +106,11 @@ impl RabbitQueueBuilder {
             expect_queue(&channel, &settings.queue).await
         };
         match timeout(PATIENCE, connected).await {
-            Ok(Ok(())) => Ok(RabbitQueue {
+            Ok(Ok(())) => Ok(Self {
                 settings: Arc::new(settings),
                 open: None,
+                next: None,
+                is_cancelled: false,
                 events: SourceEvents::default(),
             }),
             Ok(Err(error)) => Err(BrokerError::new(error)),
