@@ -46,49 +46,7 @@ pub type TxFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 ///
 /// A message costs two round trips more than its transaction, and the transaction two more than its statements.
 ///
-/// ```
-/// # #[cfg(feature = "sqlite")]
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_consumers::{Consumer, MemoryQueue};
-/// use idem_runtime::{Classify, Context, Engine, store::sql::SqliteStore};
-/// use serde::{Deserialize, Serialize};
-/// use sqlx::{SqliteConnection, SqlitePool};
-///
-/// #[derive(Deserialize)]
-/// struct Order { number: i64 }
-///
-/// #[derive(Debug, Serialize, Deserialize, Classify)]
-/// enum OrderError { #[class(system)] Database }
-///
-/// # impl From<sqlx::Error> for OrderError { fn from(_: sqlx::Error) -> Self { Self::Database } }
-/// async fn place(order: Order, db: &mut SqliteConnection, _: Context) -> Result<(), OrderError> {
-///     sqlx::query("INSERT INTO orders VALUES (?)").bind(order.number).execute(db).await?;
-///     Ok(())
-/// }
-///
-/// # let dir = std::env::temp_dir().join(format!("idem-consumer-in-tx-{}", std::process::id()));
-/// # std::fs::create_dir_all(&dir).unwrap();
-/// # let url = format!("sqlite:{}", dir.join("shop.db").display());
-/// let store = SqliteStore::connect(&url).await?;
-/// store.migrate().await?;
-/// let shop = SqlitePool::connect(&url).await?;
-/// sqlx::query("CREATE TABLE orders (number INTEGER)").execute(&shop).await?;
-///
-/// let queue = MemoryQueue::new();
-/// queue.send("order-7", br#"{"number": 7}"#);
-/// queue.send("order-7", br#"{"number": 7}"#); // sent again after a lost reply
-/// queue.close();
-/// let summary = Consumer::new(Engine::new(store), "orders.place")
-///     .in_tx(shop.clone())
-///     .run(queue, |order, db, cx| Box::pin(place(order, db, cx)))
-///     .await?;
-/// assert_eq!(summary.acknowledged, 2);
-/// let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(&shop).await?;
-/// assert_eq!(orders, 1);
-/// # drop(shop);
-/// # std::fs::remove_dir_all(&dir).unwrap();
-/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
-/// ```
+/// [Here](crate#rows-and-message-in-one-transaction) is an example.
 #[must_use = "a consumer does nothing until it is run"]
 pub struct ConsumerInTx<DB: Database, I = DeliveryId> {
     consumer: Consumer<I>,

@@ -83,18 +83,7 @@ impl Verdict {
     /// | `NoEngine`, `InvalidPolicy`, `InvalidStep`, `Unsupported`, `InvalidCursor`, a store that refuses | [`Stop`](Self::Stop) |
     /// | a kind of a newer version | [`Retry`](Self::Retry) if the error [is retryable](Error::is_retryable), else [`Stop`](Self::Stop) |
     ///
-    /// ```
-    /// use idem_consumers::{DeadLetterReason, Verdict};
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
-    ///
-    /// let engine = Engine::new(MemoryStore::new());
-    /// let bill = |cents: u64| engine.operation("bills.collect").key("m-1").fingerprint(&cents);
-    /// bill(1_250).run(|_| async { Ok::<_, Error>(()) }).await.unwrap();
-    /// let other = bill(9_999).run(|_| async { Ok::<_, Error>(()) }).await.unwrap_err();
-    /// assert_eq!(Verdict::of(&other), Verdict::DeadLetter(DeadLetterReason::Mismatch));
-    /// # });
-    /// ```
+    /// [Here](crate#a-loop-of-your-own) is an example.
     #[must_use]
     pub fn of(refusal: &Error) -> Self {
         use DeadLetterReason as Reason;
@@ -140,43 +129,29 @@ mod tests {
     #[test]
     fn a_refusal_has_the_verdict_of_its_kind() {
         use DeadLetterReason as Reason;
-        let since = std::time::SystemTime::UNIX_EPOCH;
+        let (since, dead) = (std::time::SystemTime::UNIX_EPOCH, Verdict::DeadLetter);
         let retry_after = Duration::from_secs(7);
+        let after = Verdict::Retry(Some(retry_after));
         for (kind, expected) in [
             (ErrorKind::Duplicate { retry_after }, Verdict::Acknowledge),
             (ErrorKind::NotStored, Verdict::Acknowledge),
-            (
-                ErrorKind::Running { retry_after },
-                Verdict::Retry(Some(retry_after)),
-            ),
+            (ErrorKind::Running { retry_after }, after),
             (ErrorKind::StoreUnavailable, Verdict::Retry(None)),
             (ErrorKind::TransactionAborted, Verdict::Retry(None)),
             (ErrorKind::CommitUnknown, Verdict::Retry(None)),
             (ErrorKind::Unconfirmed, Verdict::Retry(None)),
             (ErrorKind::ShuttingDown, Verdict::Retry(None)),
             (ErrorKind::Changed, Verdict::Retry(None)),
-            (
-                ErrorKind::Unknown { since },
-                Verdict::DeadLetter(Reason::Unknown),
-            ),
+            (ErrorKind::Unknown { since }, dead(Reason::Unknown)),
             (
                 ErrorKind::Exhausted { attempts: 5 },
-                Verdict::DeadLetter(Reason::Exhausted),
+                dead(Reason::Exhausted),
             ),
-            (ErrorKind::Mismatch, Verdict::DeadLetter(Reason::Mismatch)),
-            (
-                ErrorKind::Undecodable,
-                Verdict::DeadLetter(Reason::Unreadable),
-            ),
-            (
-                ErrorKind::InvalidKey,
-                Verdict::DeadLetter(Reason::InvalidId),
-            ),
-            (
-                ErrorKind::TokenExpired,
-                Verdict::DeadLetter(Reason::Refused),
-            ),
-            (ErrorKind::Reentered, Verdict::DeadLetter(Reason::Refused)),
+            (ErrorKind::Mismatch, dead(Reason::Mismatch)),
+            (ErrorKind::Undecodable, dead(Reason::Unreadable)),
+            (ErrorKind::InvalidKey, dead(Reason::InvalidId)),
+            (ErrorKind::TokenExpired, dead(Reason::Refused)),
+            (ErrorKind::Reentered, dead(Reason::Refused)),
             (ErrorKind::NoEngine, Verdict::Stop),
             (ErrorKind::InvalidPolicy, Verdict::Stop),
         ] {
