@@ -31,14 +31,17 @@ pub(super) enum ReceiveError {
     /// The broker is away.
     Passing(BrokerError),
     /// The broker is away, or the subscription is gone, as the next attempt finds out.
+    #[cfg(any(feature = "nats", feature = "rabbitmq"))]
     Unclear,
 }
 
 impl ReceiveError {
+    #[cfg(feature = "nats")]
     pub(super) fn lasting(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Lasting(BrokerError::new(error))
     }
 
+    #[cfg(any(feature = "nats", feature = "rabbitmq"))]
     pub(super) fn passing(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Passing(BrokerError::new(error))
     }
@@ -63,6 +66,7 @@ pub(super) async fn next<R: Reconnect>(source: &mut R) -> Result<Option<R::Deliv
             }
             Err(ReceiveError::Lasting(error)) => return Err(error),
             Err(ReceiveError::Passing(error)) => source.events().broker_lost(error),
+            #[cfg(any(feature = "nats", feature = "rabbitmq"))]
             Err(ReceiveError::Unclear) => {}
         }
         sleep(pause).await;
