@@ -2,7 +2,6 @@
 //! handler's result.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use idem_consumers::{
@@ -12,6 +11,7 @@ use idem_harness::PostgresServer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Engine, ErrorKind, Policy};
+use idem_tests::payment::Runs;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ struct Desk {
     engine: Engine,
     server: PostgresServer,
     queue: MemoryQueue,
-    bodies: Arc<AtomicU32>,
+    bodies: Runs,
 }
 
 impl Desk {
@@ -44,7 +44,7 @@ impl Desk {
             engine: Engine::new(store),
             server,
             queue: one_message(),
-            bodies: Arc::default(),
+            bodies: Runs::default(),
         }
     }
 
@@ -54,10 +54,10 @@ impl Desk {
 
     /// Consumes with a handler that writes a row and returns this.
     async fn run<S: Source>(&self, source: S, consumer: Consumer, end: Collected) -> Summary {
-        let (bodies, failed) = (Arc::clone(&self.bodies), end.is_err());
+        let (bodies, failed) = (self.bodies.clone(), end.is_err());
         let consumer = consumer.in_tx(self.pool.clone());
         let handled = consumer.run(source, move |Raw(id), db, _| {
-            bodies.fetch_add(1, Ordering::Relaxed);
+            bodies.start();
             Box::pin(async move {
                 write(db, &id).await;
                 if failed { Err(BankDown) } else { Ok(()) }
@@ -80,7 +80,7 @@ impl Desk {
     async fn bodies_and_rows(&self) -> (u32, i64) {
         let rows = sqlx::query_scalar("SELECT count(*) FROM bills");
         let rows = rows.fetch_one(&self.pool).await.unwrap();
-        (self.bodies.load(Ordering::Relaxed), rows)
+        (self.bodies.count(), rows)
     }
 }
 
@@ -163,12 +163,12 @@ async fn a_closed_pool_or_a_store_without_transactions_stops_the_consumer() {
 #[tokio::test]
 async fn a_transaction_that_the_handler_breaks_uses_up_an_attempt() {
     let desk = Desk::new().await;
-    let bodies = Arc::clone(&desk.bodies);
+    let bodies = desk.bodies.clone();
     let consumer = desk.consumer().dead_letter_after(2);
     let consumer = consumer.in_tx(desk.pool.clone());
     let source = Adapter::new(desk.queue.clone(), Fault::None).attempt(|_| Some(1));
     let handled = consumer.run(source, move |_: Raw, db, _| {
-        bodies.fetch_add(1, Ordering::Relaxed);
+        bodies.start();
         Box::pin(async move {
             let failed = sqlx::query("SELECT 1 / 0").execute(db).await;
             assert!(failed.is_err());

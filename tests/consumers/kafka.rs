@@ -11,8 +11,8 @@ use tokio::time::{Duration, sleep};
 
 use super::desk::{Desk, error, gated, ids, next, source, until, until_settled};
 
-/// Of a client that sends no heartbeat, and of one that is not polled.
-const SESSION: Duration = Duration::from_secs(4);
+/// Milliseconds of a client that sends no heartbeat, and of one that is not polled.
+const SESSION: &str = "4000";
 
 /// The bodies of the first two wait, and their partitions are paused, until a third consumer has joined, handled
 /// messages, and left.
@@ -85,14 +85,13 @@ async fn a_partition_is_paused_while_its_first_message_is_unfinished() {
     let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
     broker.send(&ids(0..200)).await;
     let (gate, body) = gated(|id| id == "m-0");
-    let session = SESSION.as_millis().to_string();
-    let properties = ["session.timeout.ms", "max.poll.interval.ms"].map(|name| (name, &*session));
+    let properties = ["session.timeout.ms", "max.poll.interval.ms"].map(|name| (name, SESSION));
     let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, properties).await;
     let source = source.unwrap().max_uncommitted(10);
     desk.run(desk.consumer(), source, body);
     until("the partition is full", async || desk.bodies().len() == 10).await;
     // Longer than the client may go without a poll. Nothing is waited for: that it stays in its group is no event.
-    sleep(SESSION * 5 / 4).await;
+    sleep(Duration::from_secs(5)).await;
     assert_eq!(
         (desk.bodies().len(), broker.committed().await),
         (10, vec![0])
@@ -192,10 +191,9 @@ async fn a_group_that_begins_at_the_end_loses_no_message_that_its_first_member_d
     broker.send(&ids([0])).await;
     let from_end = async || {
         // The first member leaves without a word, and is missed after this time.
-        let session = SESSION.as_millis().to_string();
         let latest = [
             ("auto.offset.reset", "latest"),
-            ("session.timeout.ms", &*session),
+            ("session.timeout.ms", SESSION),
         ];
         let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, latest).await;
         source.unwrap()

@@ -97,10 +97,8 @@ async fn loses<B: Broker>(
 
 async fn delete_queue<const CLASSIC: bool>(broker: &Rabbit<CLASSIC>) {
     let (link, queue) = (broker.link().await, broker.queue.as_str());
-    let deleted = link
-        .channel
-        .queue_delete(queue.into(), QueueDeleteOptions::default());
-    deleted.await.unwrap();
+    let (channel, options) = (&link.channel, QueueDeleteOptions::default());
+    channel.queue_delete(queue.into(), options).await.unwrap();
 }
 
 /// Finds a source that ends with an error, or goes elsewhere, and leaves the observer out.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use async_nats::HeaderValue;
-use async_nats::jetstream;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use idem_consumers::{
@@ -97,17 +96,15 @@ async fn a_wrong_password_is_an_error_that_does_not_show_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_that_is_changed_ends_the_source() {
-    let server = NatsServer::start_with_login("desk", "first");
-    let options = async_nats::ConnectOptions::with_user_and_password("desk".into(), "first".into());
-    let client = jetstream::new(options.connect(server.addr().to_string()).await.unwrap());
+    let broker = Nats(NatsServer::start_with_login("desk", "first"));
+    let client = broker.client().await;
     Nats::create_streams(&client).await;
-    let source = JetStream::connect(&server.url(), STREAM, DURABLE).await;
-    let mut source = source.unwrap();
+    let mut source = source(&broker).await;
     let ended = tokio::spawn(async move { error(&mut source).await });
     while unsettled(&client).await.is_none() {
         sleep(Duration::from_millis(5)).await;
     }
-    tokio::task::block_in_place(|| server.restart_with_login("desk", "second"));
+    tokio::task::block_in_place(|| broker.0.restart_with_login("desk", "second"));
     let error = ended.await.unwrap();
     let shown = format!("{error} {error:?}");
     assert!(shown.contains("authorization violation"), "{shown}");

@@ -1,8 +1,6 @@
 //! The verdict on a message by the result of its call: of a plain consumer, and of one whose record, rows and answer are
 //! one transaction. One table for both: a consumer in a transaction has the verdicts of every consumer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use idem_consumers::{Consumer, DeadLetterReason as Reason, MemoryQueue, OnBusinessError, Summary};
@@ -10,6 +8,7 @@ use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
 use idem_runtime::{Context, Engine, OnDuplicate, Policy};
+use idem_tests::payment::Runs;
 use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
 
 use super::adapter::{Adapter, Fault};
@@ -140,14 +139,14 @@ fn cases() -> Vec<Case> {
 
 impl Case {
     /// The closed queue, its source, and a count of bodies.
-    fn queue(&self) -> (MemoryQueue, Adapter<MemoryQueue>, Arc<AtomicU32>) {
+    fn queue(&self) -> (MemoryQueue, Adapter<MemoryQueue>, Runs) {
         let queue = MemoryQueue::new();
         for (id, payload) in &self.messages {
             queue.send(id, payload);
         }
         queue.close();
         let source = Adapter::new(queue.clone(), self.fault).attempt(self.attempt);
-        (queue, source, Arc::default())
+        (queue, source, Runs::default())
     }
 
     fn consumer(&self, engine: &Engine) -> Consumer {
@@ -172,13 +171,10 @@ async fn a_message_has_the_verdict_of_its_call() {
     let engine = Engine::new(MemoryStore::new());
     for case in cases() {
         let (queue, source, bodies) = case.queue();
-        let (end, count) = (case.end, Arc::clone(&bodies));
-        let handler = move |_: u32, _: Context| {
-            let end = end(count.fetch_add(1, Ordering::Relaxed) + 1);
-            async move { end }
-        };
+        let (end, count) = (case.end, bodies.clone());
+        let handler = move |_: u32, _: Context| std::future::ready(end(count.start()));
         let summary = case.consumer(&engine).run(source, handler).await.unwrap();
-        case.check("memory", (&queue, summary), bodies.load(Ordering::Relaxed));
+        case.check("memory", (&queue, summary), bodies.count());
     }
 }
 
@@ -192,28 +188,21 @@ macro_rules! in_a_transaction {
         table.execute(&pool).await.unwrap();
         for case in cases() {
             let (queue, source, bodies) = case.queue();
-            let (end, count) = (case.end, Arc::clone(&bodies));
+            let (end, count) = (case.end, bodies.clone());
             let consumer = case.consumer(&engine).in_tx(pool.clone());
             let ended = consumer.run(source, move |bill: u32, db: &mut sqlx::$connection, _| {
-                let count = Arc::clone(&count);
+                let count = count.clone();
                 Box::pin(async move {
                     let row = AssertSqlSafe(format!("INSERT INTO bills VALUES ({bill})"));
                     sqlx::query(row).execute(db).await.unwrap();
-                    end(count.fetch_add(1, Ordering::Relaxed) + 1)
+                    end(count.start())
                 })
             });
             let summary = ended.await.unwrap();
-            let bodies = bodies.load(Ordering::Relaxed);
-            case.check(stringify!($store), (&queue, summary), bodies);
+            case.check(stringify!($store), (&queue, summary), bodies.count());
             let rows = sqlx::query_scalar("SELECT count(*) FROM bills");
             let rows: i64 = rows.fetch_one(&pool).await.unwrap();
-            assert_eq!(
-                rows,
-                case.rows,
-                "rows, {}: {}",
-                stringify!($store),
-                case.name
-            );
+            assert_eq!(rows, case.rows, "{}: {}", stringify!($store), case.name);
             let emptied = sqlx::query("DELETE FROM bills").execute(&pool).await;
             emptied.unwrap();
         }

@@ -42,27 +42,25 @@ pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
     std::str::from_utf8(found.value?).ok()
 }
 
+fn client(cluster: &KafkaCluster) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", cluster.brokers());
+    config
+}
+
 impl Kafka {
     /// A cluster whose topic has this number of partitions.
     pub fn with_partitions(partitions: u32) -> Self {
         let cluster = KafkaCluster::start();
         cluster.create_topic(TOPIC, partitions);
         cluster.create_topic(DEAD, 1);
-        let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", cluster.brokers());
-        let group = config.set("group.id", GROUP).create();
+        let group = client(&cluster).set("group.id", GROUP).create();
         let partitions = usize::try_from(partitions).expect("a few");
         Self {
             cluster,
             sent: Mutex::new(vec![Vec::new(); partitions]),
             group: Arc::new(group.expect("a client")),
         }
-    }
-
-    fn client(&self) -> ClientConfig {
-        let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.cluster.brokers());
-        config
     }
 
     fn sent(&self) -> std::sync::MutexGuard<'_, Vec<Vec<String>>> {
@@ -90,11 +88,8 @@ impl Kafka {
     }
 
     pub async fn letters(&self) -> Vec<OwnedMessage> {
-        let client: BaseConsumer = self
-            .client()
-            .set("group.id", "operators")
-            .create()
-            .expect("a client");
+        let client = client(&self.cluster).set("group.id", "operators").create();
+        let client: BaseConsumer = client.expect("a client");
         let read = move || {
             let (_, count) = client.fetch_watermarks(DEAD, 0, PATIENCE).expect("a topic");
             let mut list = TopicPartitionList::new();
@@ -128,7 +123,7 @@ impl Broker for Kafka {
 
     /// Sends to all partitions in turn.
     async fn send(&self, ids: &[String]) {
-        let producer: FutureProducer = self.client().create().expect("a client");
+        let producer: FutureProducer = client(&self.cluster).create().expect("a client");
         let mut sent = Vec::new();
         {
             let mut log = self.sent();
