@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
-use self::first_offset::first_offset;
+use self::first_offset::{PATIENCE, first_offset};
 use self::poll::{Callbacks, KafkaMessage, PollThread, Polled, Poller, refused};
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::source_events::SourceEvents;
@@ -24,9 +24,6 @@ use crate::verdict::{DeadLetterReason, Verdict};
 mod first_offset;
 mod offsets;
 mod poll;
-
-/// The time that the first reply of a broker may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time that a dead letter may wait in a full queue of the client.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5);

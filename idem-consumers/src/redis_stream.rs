@@ -12,7 +12,7 @@ use idem_runtime::store::Owner;
 use redis::{Client, Cmd, RedisError};
 use tokio::time::Instant;
 
-use self::link::{Link, broker_error, connect_error, lasts};
+use self::link::{Link, PATIENCE, broker_error, connect_error, lasts};
 use crate::builder::{Connect, SourceBuilder};
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::progress::{Begin, ReadProgress};
@@ -23,9 +23,6 @@ use crate::verdict::Verdict;
 
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
-
-/// The time that a command may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of entries of one read.
 const BATCH: usize = 16;

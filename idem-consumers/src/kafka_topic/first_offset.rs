@@ -1,16 +1,19 @@
 //! First offsets of a consumer in its partitions, and new ones for lost offsets.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
-use super::PATIENCE;
 use super::poll::{Callbacks, positioned};
 use crate::delivery::BrokerError;
 use crate::subscription::OnLostSubscription;
+
+/// The time that the first reply of a broker may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The property by which the client would silently go elsewhere.
 const RESET: &str = "auto.offset.reset";

@@ -9,8 +9,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::PATIENCE;
 use crate::delivery::BrokerError;
+
+/// The time that a command may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 const NO_ROOM: &str = "Redis takes no more connections (`maxclients`); raise the limit, or close some of the clients in \
                        `CLIENT LIST`";
