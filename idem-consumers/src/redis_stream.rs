@@ -213,6 +213,7 @@ impl RedisStream {
 
     /// Takes over entries that their consumers have neither settled nor extended. Returns whether there may be more.
     async fn take_over(&mut self) -> Result<bool, RedisError> {
+        type Reply = (Vec<Entry>, Vec<String>, Option<String>);
         let group = &self.group;
         let mut command = redis::cmd("EVAL");
         command.arg((include_str!("redis_stream_take_over.lua"), 1, &group.stream));
@@ -222,7 +223,6 @@ impl RedisStream {
             millis(group.visibility),
             BATCH,
         ));
-        type Reply = (Vec<Entry>, Vec<String>, Option<String>);
         let (entries, trimmed, first): Reply = group.link.query(&command).await?;
         // Other processes have settled all before the first pending one.
         if let Some(first) = first.map_or(Some((u64::MAX, u64::MAX)), |id| entry_id(&id)) {
