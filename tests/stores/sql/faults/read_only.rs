@@ -116,6 +116,6 @@ async fn a_claim_beside_a_writer_needs_one_connection() {
     let soon = tokio::time::timeout(Duration::from_millis(60), claimed.as_mut());
     assert!(soon.await.is_err(), "it is written beside a writer");
     drop(held);
-    let claimed = patiently(claimed).await.unwrap();
+    let claimed = patiently("a claim", claimed).await.unwrap();
     assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
 }
