@@ -97,7 +97,6 @@ struct KafkaGroup {
     on_lost: OnLostSubscription,
     producer: FutureProducer,
     polled: Polled,
-    runtime: Handle,
     poller: OnceLock<Poller>,
 }
 
@@ -196,7 +195,6 @@ impl KafkaTopic {
             on_lost: OnLostSubscription::default(),
             producer,
             polled,
-            runtime: Handle::current(),
             poller: OnceLock::new(),
         };
         Ok(Self {
@@ -290,6 +288,7 @@ impl Source for KafkaTopic {
                     group: Arc::clone(&self.group),
                     received,
                     again: Some(UNSETTLED_PAUSE),
+                    runtime: Handle::current(),
                 }));
             }
         }
@@ -312,6 +311,8 @@ pub struct KafkaDelivery {
     received: Arc<KafkaMessage>,
     /// When it is delivered again once it is dropped, unless it is settled.
     again: Option<Duration>,
+    /// Of the consumer: the runtime that connected may be gone.
+    runtime: Handle,
 }
 
 impl KafkaDelivery {
@@ -445,7 +446,7 @@ impl Drop for KafkaDelivery {
         if let Some(pause) = self.again {
             let polled = self.group.polled.clone();
             let received = Arc::clone(&self.received);
-            self.group.runtime.spawn(async move {
+            self.runtime.spawn(async move {
                 sleep(pause).await;
                 // Fails once the source is dropped: the next consumer gets the message.
                 let _ = polled.send(Ok(received));

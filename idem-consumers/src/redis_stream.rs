@@ -27,7 +27,7 @@ const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 /// The number of entries of one read.
 const BATCH: usize = 16;
 
-type Fields = HashMap<String, Vec<u8>>;
+type Fields = HashMap<Vec<u8>, Vec<u8>>;
 type Entry = (String, Fields);
 /// Milliseconds and sequence of the id of an entry.
 type EntryId = (u64, u64);
@@ -260,7 +260,9 @@ impl RedisStream {
         if self.taken_over.is_none_or(|at| at.elapsed() >= between) {
             self.taken_over = Some(Instant::now());
             if self.take_over().await? {
+                // There are more, behind entries that are trimmed if there is none to deliver.
                 self.taken_over = None;
+                return Ok(());
             }
         }
         if self.read.is_empty() {
@@ -500,7 +502,7 @@ impl RedisStreamDelivery {
     /// A field of the entry.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.fields.get(name).map(Vec::as_slice)
+        self.fields.get(name.as_bytes()).map(Vec::as_slice)
     }
 
     fn dead_letter(&self, reason: &str) -> Cmd {

@@ -23,8 +23,8 @@ pub enum OnLostSubscription {
     /// delivered when the process opened it.
     ///
     /// Messages that other processes settled meanwhile are delivered again, and replayed from their records. Those whose
-    /// record has expired (`ttl`) run again. About once a minute a process forgets the messages that other processes
-    /// settled, up to the first one that no process has settled.
+    /// record has expired (`ttl`) run again. A process forgets the messages that other processes settled
+    /// when it next takes messages over, up to the first one that no process has settled.
     Resume,
     /// With the next message that is sent. Earlier ones that were not delivered are skipped.
     FromNow,

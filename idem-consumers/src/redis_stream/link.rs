@@ -126,6 +126,8 @@ fn says(error: &RedisError, words: &str) -> bool {
 /// Whether the server refuses, and would refuse again.
 pub(super) fn lasts(error: &RedisError) -> bool {
     let refuses = matches!(error.code(), Some("NOPERM" | "WRONGTYPE" | "ERR"));
+    // Redis 6 wraps the refusal of a command in a script.
+    let refuses = refuses || says(error, "can't run this command");
     !has_no_room(error) && (refuses || is_unknown_user(error))
 }
 
