@@ -181,11 +181,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
             Ok(Err(error)) => return ControlFlow::Break(Err(self.failure(what, error))),
             Err(_) => return ControlFlow::Break(Err((None, self.silence(what)))),
         };
-        // A read too: the claim that follows it has waited for its turn already, but not where writes have a queue of
-        // their own.
-        if let Priority::Claim(admission) = priority
-            && !(reads && B::DIALECT.has_one_writer)
-        {
+        // A read too: the claim that follows it has waited for its turn already.
+        if let Priority::Claim(admission) = priority {
             admission.sent_after(begun.elapsed());
         }
         if let Some((batch, outcome)) = permit.take_along(call) {
