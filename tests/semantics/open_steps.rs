@@ -19,7 +19,6 @@ on_every_store! {
     a_panic_beside_an_unknown_step_is_a_panic, a_step_that_did_not_happen_runs_after_its_reset,
     a_step_that_happened_is_settled_with_its_value,
     a_step_that_is_kept_after_the_operators_look_prevents_the_reset,
-    an_interrupted_step_renews_the_lease_on_the_engines_thread,
 }
 
 /// A call whose step of this name begins and has no end; its process then dies.
@@ -326,23 +325,4 @@ async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture
     let history = entry(&fixture).await.history();
     assert_eq!(history.len(), 3, "{history:?}");
     drop(call);
-}
-
-/// A runtime that a body blocks would keep a connection that the renewals of all leases need.
-async fn an_interrupted_step_renews_the_lease_on_the_engines_thread(fixture: Fixture) {
-    interrupted(&fixture, "mail").await;
-    let before = fixture.store.log().len();
-    let call = fixture.pay_far().run(async |_| {
-        let first = fixture.store.log().len();
-        let mail = step("mail", async |_| {
-            Ok::<_, PayError>(fixture.store.log().len())
-        });
-        let begun = mail.await?;
-        let log = fixture.store.log();
-        let renewals: Vec<_> = log[first..begun].iter().map(|sent| &*sent.thread).collect();
-        assert_eq!(renewals, ["idem-background"]);
-        Ok(Receipt { run: 1 }) as Answer
-    });
-    call.await.unwrap();
-    assert!(fixture.store.log().len() > before);
 }
