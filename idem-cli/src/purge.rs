@@ -48,7 +48,7 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
         let question = "Remove them? The next call of each key runs its body: if its effect has happened, it happens again";
         confirm(verb.consent.yes, question)?;
     }
-    // In small groups, spread over the second. It counts those that are removed.
+    // In small groups, spread over the second. The pace counts removed records.
     let mut removals = Pace::new(verb.remove_rate, "removed");
     let removed = remove(session, verb, &mut removals).await;
     let removed_by_now = removals.records;
@@ -113,7 +113,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Removes the records. Returns the number of those that a call claimed or changed between the listing and the removal.
+/// Removes the records. Returns the number of records that changed between the listing and the removal.
 async fn remove(session: &Session, verb: &Purge, removals: &mut Pace) -> Result<u64, Error> {
     let mut scan = Sweep::new(session, verb);
     let mut changed = 0;

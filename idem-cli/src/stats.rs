@@ -38,7 +38,7 @@ const COLUMNS: [Column; 12] = [
     ("VALUES", "values", false),
     ("ERRORS", "errors", true),
     ("NOT STORED", "not_stored", true),
-    // Of those that are running, abandoned, exhausted or unknown.
+    // Of running, abandoned, exhausted and unknown records.
     ("UNFINISHED FOR", "oldest_unfinished_ms", false),
     ("OLDEST", "oldest_ms", false),
 ];

@@ -6,8 +6,8 @@
 -- ARGV[3]  milliseconds since the last delivery or extension
 -- ARGV[4]  number of entries
 --
--- Returns the entries, the ids of those that are trimmed, which stay in the group, and the id of the first entry of the
--- group that is not settled.
+-- Returns the entries, the ids of trimmed entries, which stay in the group, and the id of the first unsettled entry of
+-- the group.
 --
 -- An error is returned, because Redis 6 wraps one that is raised, so that its code (`NOGROUP`, `READONLY`) is lost.
 

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use super::adapter::{Adapter, Fault};
 use super::desk::{Desk, ids};
 
-/// Consumes messages one after the other, with a handler of 10 s under a lease of 3 s. Returns the number of those that
-/// were acknowledged.
+/// Consumes messages one after the other, with a handler of 10 s under a lease of 3 s. Returns the number of
+/// acknowledged messages.
 async fn consume(messages: u32, fault: Fault) -> (Result<Summary, ConsumerError>, usize) {
     let queue = MemoryQueue::new();
     for id in ids(0..messages) {

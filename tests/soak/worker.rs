@@ -25,7 +25,7 @@ use crate::mix::{self, Ending, Plan};
 use crate::stores::{self, Connected};
 use crate::{calls, metrics};
 
-/// What a process is told.
+/// The settings of a process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Settings {
     /// Calls every answered key once more, and nothing else.

@@ -99,7 +99,7 @@ impl Offsets {
         true
     }
 
-    /// The positions to commit: those that the brokers have not taken.
+    /// The positions to commit: all that no broker has confirmed.
     pub(super) fn uncommitted(&self) -> Vec<(i32, i64)> {
         let changed = self.partitions.iter().filter_map(|(partition, it)| {
             let position = it.position.filter(|_| it.position != it.committed)?;

@@ -169,7 +169,7 @@ impl<'a> Checker<'a, '_> {
             };
             if !self.settled(newest.told, told) {
                 let newer = newest.text;
-                let why = format!("{call} got `{text}` again, long after `{newer}` was told");
+                let why = format!("{call} got `{text}` again, long after `{newer}` was returned");
                 let unstored = newest.at(call.begun);
                 self.contradicted(What::Stale, unstored, first.told, told, why);
             }
@@ -201,7 +201,8 @@ impl<'a> Checker<'a, '_> {
         for (call, start) in self.starts.clone() {
             if call.begun > answer.told && !self.settled(from, start.at) {
                 let (text, after) = (answer.text, (call.begun - answer.told) / 1_000);
-                let why = format!("{call} starts a body, and `{text}` was told {after} ms before");
+                let why =
+                    format!("{call} starts a body, and `{text}` was returned {after} ms before");
                 let unstored = answer.at(call.begun);
                 self.contradicted(What::StartedAfterAnswer, unstored, from, start.at, why);
             }
@@ -217,7 +218,7 @@ impl<'a> Checker<'a, '_> {
                 && !self.settled(from, *told)
             {
                 let why = format!(
-                    "{call} is told {kind}, and `{}` was told before",
+                    "{call} returns {kind}, and `{}` was returned before",
                     answer.text
                 );
                 let unstored = answer.at(call.begun);

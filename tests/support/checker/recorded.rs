@@ -58,7 +58,7 @@ impl Checker<'_, '_> {
         let mut calls = self.key.calls.iter();
         let wrong = calls.find_map(|call| {
             let (_, text) = call.answer()?;
-            (!booked(text)).then(|| format!("{call} was told `{text}`, and the rows are {rows:?}"))
+            (!booked(text)).then(|| format!("{call} returned `{text}`, and the rows are {rows:?}"))
         });
         if let Some(why) = wrong {
             self.found(What::Ledger, why);

@@ -21,7 +21,7 @@ impl Checker<'_, '_> {
             }
             for (later, start) in self.starts.clone() {
                 if later.begun > told && !self.settled(call.begun, start.at) {
-                    let why = format!("{later} starts a body, and {call} was told `unknown`");
+                    let why = format!("{later} starts a body, and {call} returned `unknown`");
                     self.broken(What::StartedAfterUnknown, told, start.at, why);
                 }
             }
