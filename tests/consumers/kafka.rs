@@ -7,6 +7,7 @@ use idem_consumers::{DeadLetterReason, Delivery as _, KafkaTopic, OnLostSubscrip
 use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
 use rdkafka::message::Message as _;
+use tokio::runtime::Runtime;
 use tokio::time::{Duration, sleep};
 
 use super::desk::{Desk, error, gated, ids, next, source, until, until_settled};
@@ -266,4 +267,19 @@ async fn a_topic_that_is_gone_ends_the_source() {
         text.contains("is gone") && text.contains(TOPIC) && text.contains(GROUP),
         "{text}"
     );
+}
+
+#[test]
+fn a_retry_does_not_need_the_runtime_that_connected() {
+    let [of_broker, connecting, consuming] = [(); 3].map(|()| Runtime::new().unwrap());
+    let broker = of_broker.block_on(Kafka::start());
+    of_broker.block_on(broker.send(&ids([1])));
+    let mut topic = connecting.block_on(source(&broker));
+    drop(connecting);
+    consuming.block_on(async {
+        let delivery = next(&mut topic).await;
+        let again = Verdict::Retry(Some(Duration::ZERO));
+        delivery.settle(again).await.unwrap();
+        next(&mut topic).await;
+    });
 }

@@ -171,3 +171,15 @@ async fn a_primary_that_became_a_replica_is_left_for_the_new_primary() {
     desk.close().await;
     desk.assert_one_body_for_each_of(2);
 }
+
+/// Its batch would come again and again, and be a lost broker each time.
+#[tokio::test]
+async fn a_field_whose_name_is_no_text_harms_no_message() {
+    let broker = RedisStreams::start().await;
+    let add =
+        r"return redis.call('XADD', KEYS[1], '*', 'id', 'm-1', 'payload', 'm-1', '\255', 'x')";
+    broker.0.cli(&["EVAL", add, "1", STREAM]);
+    let delivery = next(&mut source(&broker).await).await;
+    delivery.settle(EXHAUSTED).await.unwrap();
+    assert_eq!(broker.unsettled().await, 0);
+}

@@ -4,6 +4,7 @@ use std::future::pending;
 
 use idem_harness::HANG_LIMIT;
 use idem_runtime::step;
+use idem_runtime::testing::Sent;
 
 use crate::prelude::*;
 use crate::rows::Row;
@@ -19,6 +20,7 @@ on_every_store! {
     a_panic_beside_an_unknown_step_is_a_panic, a_step_that_did_not_happen_runs_after_its_reset,
     a_step_that_happened_is_settled_with_its_value,
     a_step_that_is_kept_after_the_operators_look_prevents_the_reset,
+    a_step_that_begins_again_renews_the_lease_on_the_engines_thread,
 }
 
 /// A call whose step of this name begins and has no end; its process then dies.
@@ -325,4 +327,20 @@ async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture
     let history = entry(&fixture).await.history();
     assert_eq!(history.len(), 3, "{history:?}");
     drop(call);
+}
+
+/// A runtime that a body blocks would keep a connection that the renewals of all leases need.
+async fn a_step_that_begins_again_renews_the_lease_on_the_engines_thread(fixture: Fixture) {
+    interrupted(&fixture, "charge").await;
+    let (before, runs) = (fixture.store.log().len(), Runs::default());
+    let call = fixture.pay_far().run(async |_| {
+        let charge = counted("charge", &runs);
+        charge.reconcile(async |_| Reconciled::NotLanded).await
+    });
+    assert_eq!(call.await, receipt(1));
+    // Its beginning is in the record, so that this append is a renewal. The clock makes no other.
+    let log = fixture.store.log();
+    let renews =
+        |sent: &&Sent| sent.operation == StoreOperation::Append && sent.thread == "idem-background";
+    assert_eq!(log[before..].iter().filter(renews).count(), 1, "{log:?}");
 }
