@@ -111,6 +111,10 @@ async fn a_file_that_stays_locked_is_reported() {
 async fn a_claim_beside_a_writer_needs_one_connection() {
     let test_database = TestDatabase::new::<Sqlite>();
     let narrow = open_with::<Sqlite>(&test_database.url, |store| store.connections(1)).await;
+    // So that it does not expect an answer, and read first.
+    for number in 0..200 {
+        claim_of(&narrow, number).await.unwrap();
+    }
     let held = Sqlite::hold(&test_database.url).await;
     let mut claimed = Box::pin(claim(&narrow));
     let soon = tokio::time::timeout(Duration::from_millis(60), claimed.as_mut());
