@@ -16,6 +16,8 @@ use idem_runtime::store::Store;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Engine, EngineBuilder, Error, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisResult};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
@@ -82,6 +84,22 @@ impl Server<RedisServer> {
     pub fn redis() -> Self {
         let start = || RedisServer::builder().append_only_every_second().start();
         Self::named("REDIS_URL", start, RedisServer::url)
+    }
+
+    /// A connection with more patience than the default, whose half a second makes a busy machine lose replies.
+    ///
+    /// # Errors
+    ///
+    /// Those of the server.
+    pub async fn client(&self) -> RedisResult<MultiplexedConnection> {
+        let patience = Some(Duration::from_secs(10));
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(patience)
+            .set_response_timeout(patience);
+        let client = redis::Client::open(self.url())?;
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
     }
 }
 

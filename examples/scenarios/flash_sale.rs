@@ -206,8 +206,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let args = Args::parse();
     let (redis, postgres) = (Server::redis(), Server::postgres());
     let engine = args.options.engine(RedisStore::connect(redis.url()).await?);
-    let client = redis::Client::open(redis.url())?;
-    let stock = client.get_multiplexed_async_connection().await?;
+    let stock = redis.client().await?;
     // Far fewer connections than callers, as in a shop.
     let pool = PgPoolOptions::new().max_connections(10);
     let pool = pool.connect(postgres.url()).await?;

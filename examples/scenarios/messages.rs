@@ -17,7 +17,7 @@ use idem_examples::scenario::{Books, Options, Server, progress};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Policy};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError, RedisResult, Value, cmd};
+use redis::{RedisError, RedisResult, Value, cmd};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -120,11 +120,7 @@ async fn open(redis: &mut MultiplexedConnection) -> RedisResult<u32> {
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = Options::parse();
     let server = Server::redis();
-    let client = redis::Client::open(server.url())?;
-    // The default, half a second, makes a busy machine lose replies.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
-    let redis = client.get_multiplexed_async_connection_with_config(&patient);
-    let mut redis = redis.await?;
+    let mut redis = server.client().await?;
     let entries = send(&mut redis).await?;
 
     let (stop, stopped) = watch::channel(());

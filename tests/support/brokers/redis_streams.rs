@@ -6,9 +6,10 @@ use std::time::Duration;
 use idem_consumers::{BrokerError, OnLostSubscription, RedisStream};
 use idem_harness::RedisServer;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{AsyncConnectionConfig, Cmd, Value};
 
 use super::{Broker, Subscribed};
+use crate::shop::PATIENCE;
 
 pub const STREAM: &str = "bills";
 pub const GROUP: &str = "collectors";
@@ -35,8 +36,11 @@ impl RedisStreams {
 
     async fn client(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.0.url()).expect("a URL of a server");
-        let client = client.get_multiplexed_async_connection().await;
-        client.expect("the server is up")
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = client.get_multiplexed_async_connection_with_config(&patient);
+        client.await.expect("the server is up")
     }
 
     async fn query<T: redis::FromRedisValue>(&self, command: &Cmd) -> T {
