@@ -184,15 +184,7 @@ step_msrv() {
 # The documentation as docs.rs builds it: with the features that each item needs. Its options are not stable; only
 # rustdoc is told so, because cargo would build the dependencies anew.
 docs_rs() {
-    local rustdoc options=() name
-    rustdoc=$(rustup which rustdoc 2>/dev/null || command -v rustdoc)
-    mkdir -p target/published
-    printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec "%s" "$@"\n' "$rustdoc" >target/published/rustdoc
-    chmod +x target/published/rustdoc
-    for name in "${published[@]}"; do
-        options+=(-p "$name")
-    done
-    RUSTDOC=$PWD/target/published/rustdoc \
-        RUSTDOCFLAGS="-D warnings --cfg docsrs --generate-link-to-definition -Z unstable-options" \
-        cargo doc --quiet "${options[@]}" --all-features --no-deps
+    RUSTDOC=$PWD/scripts/rustdoc \
+        RUSTDOCFLAGS="-D warnings --cfg docsrs --generate-link-to-definition --out-dir $(target_directory)/doc" \
+        cargo test --quiet --workspace --all-features --doc
 }

@@ -12,26 +12,15 @@ use std::sync::LazyLock;
 use public_api::PublicItem;
 use serde_json::Value;
 
-const PUBLISHED: [&str; 5] = [
-    "idem-cli",
-    "idem-conformance",
-    "idem-consumers",
-    "idem-macros",
-    "idem-runtime",
-];
-
 /// Path of the JSON of a crate.
-///
-/// All crates are documented at once, with the packages and features of the step `doc`: with others, cargo would check
-/// most dependencies again.
 fn rustdoc_json(package: &str) -> PathBuf {
-    static DOCUMENTED: LazyLock<()> = LazyLock::new(document);
-    LazyLock::force(&DOCUMENTED);
-    let docs = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("doc");
-    docs.join(package.replace('-', "_")).with_extension("json")
+    static DOCUMENTED: LazyLock<PathBuf> = LazyLock::new(document);
+    let name = package.replace('-', "_");
+    DOCUMENTED.join(name).with_extension("json")
 }
 
-fn document() {
+/// Documents all published libraries with the features of the tests, and returns the directory of their JSON.
+fn document() -> PathBuf {
     // By its name: rustup's `cargo` keeps the compilers of dependencies from following their own `rust-toolchain.toml`.
     let mut cargo = Command::new("cargo");
     // Build scripts of dependencies run again for other values of what cargo sets for this test.
@@ -41,16 +30,26 @@ fn document() {
             cargo.env_remove(&name);
         }
     }
-    let json = Path::new(env!("CARGO_MANIFEST_DIR")).join("rustdoc_json.sh");
-    cargo
-        .args(["doc", "--quiet", "--locked", "--all-features", "--no-deps"])
-        .env("RUSTDOC", json);
-    for package in PUBLISHED {
-        cargo.args(["--package", package]);
-    }
-    let output = cargo.output().expect("cargo starts");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rustdoc");
+    let flags = format!("--output-format json --out-dir {}", json.display());
+    let output = cargo
+        .args([
+            "test",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--all-features",
+            "--doc",
+        ])
+        .current_dir(&root)
+        .env("RUSTDOC", root.join("scripts/rustdoc"))
+        .env("RUSTDOCFLAGS", flags)
+        .output()
+        .expect("cargo starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "no documentation:\n{errors}");
+    json
 }
 
 /// The derive macros with helper attributes: the end of their line, and the attributes.

@@ -163,7 +163,7 @@ impl Inputs {
         });
     }
 
-    /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
+    /// Announces the arguments that take part in the fingerprint; as many calls of [`arg`](Self::arg) follow.
     pub fn fingerprint(&mut self, arguments: usize) {
         self.asked = Some(FingerprintBuilder::new(self.operation.as_str(), arguments));
     }
