@@ -6,9 +6,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use idem_runtime::admin::{Entries, Entry, EntryFilter};
 
-use crate::Session;
-use crate::failure::Failure;
-use crate::record;
 use crate::state::StateFilter;
 use crate::text::{parse_duration, parse_interval};
 
@@ -237,11 +234,7 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// The record, whose change is remembered with name and reason.
-    pub(crate) async fn find(&self, session: &Session, which: &Which) -> Result<Entry, Failure> {
-        Ok(self.sign(record::find(&session.engine, which).await?))
-    }
-
+    /// The entry, whose change is stored with name and reason.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
         let [operator, reason] =
             [&self.operator, &self.reason].map(|text| text.clone().unwrap_or_default());

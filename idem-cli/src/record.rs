@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use idem_runtime::admin::{Entry, EntryState, RecordedStep, StepState};
+use idem_runtime::admin::{Entry, EntryState, StepState};
 use idem_runtime::store::OutcomeKind;
 use idem_runtime::{Engine, FOREVER};
 use serde_json::{Value, json};
@@ -79,14 +79,6 @@ pub(crate) fn document(entry: &Entry) -> Value {
 pub(crate) fn since_1970(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, millis)
-}
-
-/// Whether it is not known whether the step happened.
-pub(crate) fn is_open(step: &RecordedStep) -> bool {
-    matches!(
-        step.state,
-        StepState::Begun | StepState::Finished(OutcomeKind::Unknown)
-    )
 }
 
 fn step_state(state: StepState) -> &'static str {

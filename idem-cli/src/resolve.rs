@@ -23,7 +23,8 @@ type Headers = Vec<(HeaderName, HeaderValue)>;
 
 pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, Failure> {
     let engine = &session.engine;
-    let entry = verb.consent.find(session, &verb.which).await?;
+    let entry = record::find(&session.engine, &verb.which).await?;
+    let entry = verb.consent.sign(entry);
     if verb.sample {
         return show_samples(session, &entry).await;
     }

@@ -68,7 +68,8 @@ pub(crate) fn refuse_running(entry: &Entry) -> Result<(), Failure> {
 }
 
 pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCode, Failure> {
-    let entry = verb.consent.find(session, &verb.which).await?;
+    let entry = record::find(&session.engine, &verb.which).await?;
+    let entry = verb.consent.sign(entry);
     let age = entry.age();
     let effect = match entry.state() {
         EntryState::Running { lease_left } => {
@@ -108,7 +109,8 @@ pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCod
 }
 
 pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, Failure> {
-    let entry = verb.consent.find(session, &verb.which).await?;
+    let entry = record::find(&session.engine, &verb.which).await?;
+    let entry = verb.consent.sign(entry);
     refuse_running(&entry)?;
     let done = (verb.done.iter()).map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
     let not_done = (verb.not_done.iter()).map(|name| (&**name, Reconciled::NotLanded));
@@ -178,7 +180,7 @@ fn check_steps(
     let is_given = |name: &str| given.iter().any(|(given, _)| *given == name);
     let mut undecided = steps
         .iter()
-        .filter(|step| record::is_open(step) && !is_given(&step.name));
+        .filter(|step| state::is_open(step) && !is_given(&step.name));
     match undecided.next() {
         Some(step) if !(verb.drop_steps || verb.reconciled) => Err(Failure::refused(format!(
             "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused \

@@ -1,10 +1,8 @@
 //! The states of records, as the command names them.
 
 use clap::ValueEnum;
-use idem_runtime::admin::{Entry, EntryFilter, EntryState};
+use idem_runtime::admin::{Entry, EntryFilter, EntryState, RecordedStep, StepState};
 use idem_runtime::store::OutcomeKind;
-
-use crate::record::is_open;
 
 /// A state to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,6 +44,14 @@ impl StateFilter {
     pub(crate) fn is_of(self, entry: &Entry) -> bool {
         self != Self::Error || entry.state() == EntryState::Answered(OutcomeKind::Error)
     }
+}
+
+/// Whether it is not known whether the step happened.
+pub(crate) fn is_open(step: &RecordedStep) -> bool {
+    matches!(
+        step.state,
+        StepState::Begun | StepState::Finished(OutcomeKind::Unknown)
+    )
 }
 
 /// The state of a record in one word.

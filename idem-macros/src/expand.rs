@@ -150,7 +150,7 @@ fn call(plan: &Plan, label: Option<&Label>, rt: &TokenStream) -> TokenStream {
     let fingerprint = plan
         .fingerprint
         .as_deref()
-        .map(|compared| fingerprint(compared, rt));
+        .map(|compared| fingerprint(compared, plan.key.is_some(), rt));
     let engine = plan.engine.as_ref().map(|engine| {
         let engine = quote_spanned!(at(key::span(engine))=> &(#engine));
         quote_spanned!(here=> call.engine(#rt::engine_of(#engine));)
@@ -232,7 +232,7 @@ fn formatted(text: &LitStr, format: &Format, rt: &TokenStream) -> TokenStream {
     }
 }
 
-fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
+fn fingerprint(compared: &[Compared], has_key: bool, rt: &TokenStream) -> TokenStream {
     let here = here();
     // The order in which the runtime encodes them.
     let mut compared: Vec<&Compared> = compared.iter().collect();
@@ -241,12 +241,23 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
         .iter()
         .filter(|argument| argument.cfgs.is_empty())
         .count();
-    let sometimes = compared.iter().filter(|argument| !argument.cfgs.is_empty()).map(|argument| {
-        let conditions = argument.cfgs.iter().filter_map(condition);
+    let sometimes: Vec<TokenStream> = compared
+        .iter()
+        .filter(|argument| !argument.cfgs.is_empty())
+        .map(|argument| {
+            let conditions = argument.cfgs.iter().filter_map(condition);
+            quote_spanned!(here=> ::core::cfg!(all(#(#conditions),*)))
+        })
+        .collect();
+    // Without any argument, all calls would have one key.
+    let distinguishes = (always == 0 && !has_key).then(|| {
         quote_spanned! {here=>
-            + <::core::primitive::usize as ::core::convert::From<::core::primitive::bool>>::from(
-                ::core::cfg!(all(#(#conditions),*))
-            )
+            // An item, because `cargo check` evaluates no constant block.
+            #[allow(clippy::items_after_statements)]
+            const _: () = ::core::assert!(
+                #(#sometimes)||*,
+                "no argument that is compiled distinguishes two calls; give `key`",
+            );
         }
     });
     let arguments = compared.iter().map(
@@ -279,7 +290,11 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
         },
     );
     quote_spanned! {here=>
-        call.fingerprint(#always #(#sometimes)*);
+        #distinguishes
+        call.fingerprint(
+            #always
+            #(+ <::core::primitive::usize as ::core::convert::From<::core::primitive::bool>>::from(#sometimes))*
+        );
         #(#arguments)*
     }
 }

@@ -224,7 +224,8 @@ pub enum OnUnconfirmed {
 /// [`Unavailable`](crate::store::StoreErrorKind::Unavailable) count as no reply unless they are
 /// [`answered`](crate::store::StoreError::answered) or [`unreachable`](crate::store::StoreError::unreachable).
 ///
-/// An expired one-time token starts nothing in an outage either.
+/// An expired one-time token starts nothing in an outage either, nor does a call with `max_attempts` of 1: it takes no
+/// [`Run`](Self::Run) of its engine, and one of its own is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOutage {
@@ -354,6 +355,22 @@ impl Policy {
     }
 }
 
+impl Policy {
+    fn has_one_attempt(&self) -> bool {
+        self.max_attempts == Some(Some(NonZeroU16::MIN))
+    }
+
+    /// Rejects `max_attempts` of 1 with `on_outage` of `Run`.
+    fn check_outage(&self) -> Result<(), String> {
+        if self.has_one_attempt() && self.on_outage == Some(OnOutage::Run) {
+            let message = "`on_outage` of `Run` starts the body without a check for earlier attempts, which \
+                           `max_attempts` of 1 forbids; remove one of the two, or set `on_outage` to `Fail` here";
+            return Err(message.to_owned());
+        }
+        Ok(())
+    }
+}
+
 impl EffectivePolicy {
     /// The settings of an engine.
     ///
@@ -361,6 +378,7 @@ impl EffectivePolicy {
     ///
     /// A sentence that names the setting and its bounds.
     pub(crate) fn of_engine(policy: Policy) -> Result<Self, String> {
+        policy.check_outage()?;
         Ok(Self {
             given: policy.checked()?,
             types: AnswerTypes::UNKNOWN,
@@ -386,8 +404,14 @@ impl EffectivePolicy {
             // The engine's `max_run` does not cut short an operation's own `lease`.
             defaults.max_run = defaults.max_run.map(|time| time.max(lease));
         }
+        if operation.has_one_attempt() {
+            // An outage starts no body that may start only once.
+            defaults.on_outage = None;
+        }
+        let given = operation.or(defaults);
+        given.check_outage()?;
         Ok(Self {
-            given: operation.or(defaults),
+            given,
             ..engine.clone()
         })
     }
@@ -555,5 +579,22 @@ mod tests {
             (unlimited.max_attempts(), plain.max_attempts()),
             (None, NonZeroU16::new(5))
         );
+    }
+
+    #[test]
+    fn a_body_that_may_start_once_does_not_start_in_an_outage() {
+        let once = Policy::new().max_attempts(NonZeroU16::new(1));
+        let runs = Policy::new().on_outage(OnOutage::Run);
+        assert_eq!(call(once, runs).on_outage(), OnOutage::Fail);
+        let refused = |operation, engine: EffectivePolicy| {
+            let error = EffectivePolicy::of_call(operation, &engine).unwrap_err();
+            assert!(error.starts_with("`on_outage` of `Run`"), "{error}");
+        };
+        let both = once.on_outage(OnOutage::Run);
+        refused(both, EffectivePolicy::of_engine(runs).unwrap());
+        refused(runs, EffectivePolicy::of_engine(once).unwrap());
+        EffectivePolicy::of_engine(both).unwrap_err();
+        let twice = Policy::new().max_attempts(NonZeroU16::new(2));
+        assert_eq!(call(twice, runs).on_outage(), OnOutage::Run);
     }
 }

@@ -1,5 +1,7 @@
 //! Bodies that run without protection, as configured: on an outage, or switched off.
 
+use std::num::NonZeroU16;
+
 use crate::prelude::*;
 
 on_every_store! {
@@ -8,7 +10,7 @@ on_every_store! {
     a_body_without_protection_knows_that_it_has_none,
     a_body_without_protection_may_finish_panic_and_be_dropped,
     a_claim_by_hand_is_never_without_protection, a_refusal_by_the_store_is_no_outage,
-    an_outage_while_reconciling_runs_nothing, all_callers_of_an_unavailable_store_run_without_it,
+    an_outage_while_reconciling_runs_nothing, a_body_that_may_start_once_does_not_start_in_an_outage, all_callers_of_an_unavailable_store_run_without_it,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
 }
 
@@ -69,6 +71,24 @@ async fn an_outage_runs_the_body_where_engine_or_operation_say_so(mut fixture: F
         }
         assert_eq!(events.count("claimed"), 0, "{row}");
     }
+}
+
+/// The engine runs in an outage; the operation may start once, and has started.
+async fn a_body_that_may_start_once_does_not_start_in_an_outage(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.on_outage(OnOutage::Run));
+    let once = || fixture.pay().max_attempts(NonZeroU16::new(1));
+    let runs = Runs::default();
+    let down = |_| {
+        runs.start();
+        async { Err(PayError::Down) as Answer }
+    };
+    once().run(down).await.unwrap_err();
+    cut_off(&fixture);
+    let error = refusal(bare(&fixture, once(), &runs).await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(runs.count(), 1);
+    let both = refusal(bare(&fixture, runs_bare(once()), &runs).await);
+    assert_eq!(both.kind(), &ErrorKind::InvalidPolicy);
 }
 
 async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: Fixture) {

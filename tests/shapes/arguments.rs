@@ -1,6 +1,6 @@
 //! Parameters of every kind.
 
-use super::{Answer, Runs, once, twice};
+use super::{Answer, Runs, engine, once, twice};
 use idem_runtime::idempotent;
 use serde::Serialize;
 use std::fmt::Display;
@@ -84,9 +84,31 @@ async fn conditional(
     Ok(runs.hit())
 }
 
+// The second declaration is the compiled one.
+#[idempotent(fingerprint(order))]
+async fn conditional_and_listed(
+    #[cfg(not(test))] order: u32,
+    #[cfg(test)] order: u64,
+    runs: &Runs,
+) -> Answer {
+    Ok(runs.hit())
+}
+
 #[idempotent(key = "{type}-{amount:>4}")]
 async fn r#match(r#type: &str, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_listed_argument_is_that_of_the_compiled_declaration() {
+    let runs = Runs::default();
+    let calls = async {
+        for order in [1, 2, 1] {
+            conditional_and_listed(order, &runs).await.unwrap();
+        }
+    };
+    engine().scope(calls).await;
+    assert_eq!(runs.count(), 2);
 }
 
 #[tokio::test]

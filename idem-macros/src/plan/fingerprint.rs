@@ -123,21 +123,35 @@ fn listed(
         errors.at(span, is_no_input(&first));
         return None;
     }
-    if let Some(skip) = parameter.skip {
-        let message =
-            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or remove `skip`");
-        errors.at(skip, message);
-    }
     let whole = matches!(expr, Expr::Path(_));
-    if whole && parameter.names.len() == 1 {
-        errors.ok(check_order(parameter));
+    // Of several declarations under `#[cfg]` each may be the compiled one.
+    let mut declared = 0;
+    for parameter in function.parameters {
+        if !parameter.names.contains(&first) {
+            continue;
+        }
+        declared += 1;
+        if let Some(skip) = parameter.skip {
+            let message = format!(
+                "`{first}` is listed in `fingerprint(..)`; remove it there, or remove `skip`"
+            );
+            errors.at(skip, message);
+        }
+        if whole && parameter.names.len() == 1 {
+            errors.ok(check_order(parameter));
+        }
     }
+    let is_only = declared == 1;
     Some(Compared {
-        cfgs: parameter.cfgs.clone(),
+        cfgs: if is_only {
+            parameter.cfgs.clone()
+        } else {
+            Vec::new()
+        },
         name,
         value: expr,
         reference: parameter.reference && whole,
-        ty: parameter.ty.clone().filter(|_| whole),
+        ty: parameter.ty.clone().filter(|_| whole && is_only),
         span,
     })
 }

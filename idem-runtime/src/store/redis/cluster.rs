@@ -7,7 +7,6 @@ mod redirect;
 mod slots;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -362,13 +361,9 @@ impl Drop for RefreshGuard<'_> {
     }
 }
 
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("nodes", &self.lock().nodes.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Cluster {
+    nodes: |it| it.lock().nodes.len()
+});
 
 /// Reads the slot map of a cluster from one node.
 async fn fetch_slots(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {

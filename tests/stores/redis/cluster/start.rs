@@ -98,6 +98,21 @@ async fn a_slot_without_an_owner_is_reported() {
     patiently("all slots", all).await;
 }
 
+/// With the time of the node, which the first reply told.
+#[tokio::test]
+async fn a_first_claim_is_a_plain_command() {
+    let server = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    cluster_is_up(&server).await;
+    let client = Client::of(&server.url()).await;
+    client.take(&Keys::anywhere().key(0)).await;
+    let mut monitor = server.monitor();
+    client.take(&Keys::anywhere().key(1)).await;
+    assert_eq!(monitor.names(), ["SET"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_one_primary_of_which_is_down_is_connected_to() {
     let cluster = ClusterSetup::builder()

@@ -306,9 +306,13 @@ async fn claims_behind_a_silent_server_are_a_crowd() {
     let hurried = Admission::new(Duration::ZERO);
     let claim = |_| wire.begin(&said("claim"), None, true).unwrap();
     let mut claims: Vec<_> = (0..MAX_IN_FLIGHT).map(claim).collect();
+    // Whether a queue is inspected, which costs a lock.
+    let is_crowded = || wire.0.is_crowded.load(Ordering::Relaxed);
+    assert!(!is_crowded(), "with commands queued that can be sent");
     settle().await;
     assert!(wire.crowded(&hurried).is_none());
     claims.push(claim(MAX_IN_FLIGHT));
+    assert!(is_crowded());
     settle().await;
     assert!(wire.crowded(&hurried).is_some());
 }
