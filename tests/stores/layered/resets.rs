@@ -1,7 +1,12 @@
 //! A reset removes an answer for all processes at once, whatever the fast stores still hold.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use idem_runtime::store::{Copied, Owner, ReadCache, RecordKey, StoreFuture};
 use idem_runtime::testing::{Fault, StoreOperation};
-use idem_tests::shop::connect;
+use idem_tests::shop::{connect, patiently, until};
+use tokio::sync::Mutex;
 
 use crate::prelude::*;
 
@@ -86,4 +91,76 @@ async fn a_reset_whose_reply_is_lost_closes_the_epoch_once() {
     reset(&fixture, "a").await;
     assert_eq!(durable.count(StoreOperation::Claim), claims + 1);
     assert_eq!(fixture.pay("a").await.unwrap().run, 2);
+}
+
+/// Its replies to calls are delayed.
+#[derive(Clone, Debug)]
+struct Delayed {
+    copies: MemoryStore,
+    /// How many copies were read.
+    read: Arc<AtomicUsize>,
+    /// While it is locked, no reply arrives.
+    network: Arc<Mutex<()>>,
+}
+
+impl ReadCache for Delayed {
+    fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        StoreFuture::pending(async move {
+            let found = self.copies.look(key).await;
+            self.read.fetch_add(1, Ordering::SeqCst);
+            drop(self.network.lock().await);
+            found
+        })
+    }
+
+    fn keep<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        copy: &'a Bytes,
+        left: Duration,
+    ) -> StoreFuture<'a, ()> {
+        self.copies.keep(key, copy, left)
+    }
+
+    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
+        self.copies.forget(key, owner)
+    }
+}
+
+/// The same as of a process that was suspended after it had read the epoch.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_arrives_after_a_reset_is_no_answer() {
+    let durable = memory();
+    let one = Fixture::with(MemoryStore::new(), &durable, patient);
+    let fast = Delayed {
+        copies: MemoryStore::new(),
+        read: Arc::default(),
+        network: Arc::default(),
+    };
+    let other = Fixture::with(fast.clone(), &durable, patient).sharing(&one);
+    while other.stats().hits == 0 {
+        assert_eq!(other.pay("a").await.unwrap().run, 1);
+        other.settle().await;
+    }
+    let delayed = fast.network.lock().await;
+    let reads = || fast.read.load(Ordering::SeqCst);
+    let before = reads();
+    let reading = async {
+        loop {
+            // No copy is read where the epoch was read too long ago.
+            let paid = other.pay("a").await.unwrap();
+            if reads() > before {
+                break paid.run;
+            }
+        }
+    };
+    let resetting = async {
+        until("a copy is read", || reads() > before).await;
+        reset(&one, "a").await;
+        assert_eq!(one.pay("a").await.unwrap().run, 2);
+        drop(delayed);
+    };
+    let both = async { tokio::join!(reading, resetting) };
+    let (run, ()) = patiently("both have an answer", both).await;
+    assert_eq!(run, 2);
 }

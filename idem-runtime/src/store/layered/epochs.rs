@@ -80,8 +80,8 @@ impl Epoch {
 /// The epoch as far as it is known.
 pub(super) struct Seen {
     pub(super) copies: Option<Prefix>,
-    /// Known recently enough to answer from copies.
-    pub(super) is_fresh: bool,
+    /// Until when calls are answered from copies.
+    pub(super) trusted_until: Option<Instant>,
     pub(super) is_tended: bool,
 }
 
@@ -98,7 +98,7 @@ impl Epochs {
         let Some(prefix) = prefixes.get_mut(prefix) else {
             return Seen {
                 copies: None,
-                is_fresh: false,
+                trusted_until: None,
                 is_tended: false,
             };
         };
@@ -106,7 +106,7 @@ impl Epochs {
         let known = prefix.known.as_ref();
         Seen {
             copies: known.and_then(|known| known.copies.clone()),
-            is_fresh: known.is_some_and(|known| now.duration_since(known.asked) < self.trust),
+            trusted_until: known.map(|known| known.asked + self.trust),
             is_tended: prefix.tended,
         }
     }
@@ -210,9 +210,8 @@ mod tests {
         epochs.learn(&prefix, Epoch::Open(31), now);
         let seen = epochs.see("shop", now + trust / 2);
         assert_eq!(seen.copies.as_deref(), Some("shop:+1f"));
-        assert!(seen.is_fresh);
-        let seen = epochs.see("shop", now + trust);
-        assert!(!seen.is_fresh && seen.copies.is_some());
+        assert_eq!(seen.trusted_until, Some(now + trust));
+        assert!(epochs.see("shop", now + trust).copies.is_some());
         epochs.learn(&prefix, Epoch::Open(32), now + trust);
         epochs.learn(&prefix, Epoch::Open(31), now + trust / 2);
         let seen = epochs.see("shop", now + trust);

@@ -53,7 +53,14 @@ pub(super) struct Layers {
 #[derive(Clone, Debug)]
 pub(super) struct CopyKey {
     pub(super) copy: Option<RecordKey>,
-    is_fresh: bool,
+    trusted_until: Option<Instant>,
+}
+
+impl CopyKey {
+    /// Whether a call is answered from the copy at this moment.
+    fn is_trusted(&self) -> bool {
+        (self.trusted_until).is_some_and(|until| Instant::now() < until)
+    }
 }
 
 enum CopyChange {
@@ -88,7 +95,7 @@ impl Layers {
         let at = |copies| RecordKey::under(copies, key.operation().clone(), *key.digest());
         CopyKey {
             copy: seen.copies.map(at),
-            is_fresh: seen.is_fresh,
+            trusted_until: seen.trusted_until,
         }
     }
 
@@ -101,7 +108,7 @@ impl Layers {
 
     /// Reads a copy, if the fast store replies in time.
     async fn query(self: &Arc<Self>, copy_key: &CopyKey, waits: bool) -> Copied {
-        let Some(copy) = copy_key.copy.as_ref().filter(|_| copy_key.is_fresh) else {
+        let Some(copy) = copy_key.copy.as_ref().filter(|_| copy_key.is_trusted()) else {
             count(&self.counters.skipped);
             return None;
         };
@@ -123,6 +130,8 @@ impl Layers {
         match within(self.patience, look).await {
             Some(Ok(found)) => {
                 self.breaker.succeeded();
+                // While the reply was awaited, or this process was suspended, a reset may have ended.
+                let found = found.filter(|_| copy_key.is_trusted());
                 if found.is_none() {
                     count(&self.counters.misses);
                 }
