@@ -1,7 +1,14 @@
 //! The fast store is unavailable, in each of the ways in which a store can fail.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
 use idem_harness::TcpProxy;
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, RecordKey, Remains, StoreError,
+    StoreErrorKind, StoreFuture,
+};
+use idem_runtime::testing::Forward;
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::prelude::*;
@@ -108,5 +115,79 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
     server.restart();
     is_answered(&fixture, "b").await;
     happened(&fixture.events, "restored", 1).await;
+    assert_eq!(fixture.runs.count(), 1);
+}
+
+/// A durable store whose first read, that of the epoch, panics.
+#[derive(Debug)]
+struct PanicsOnce(MemoryStore, AtomicBool);
+
+impl Forward for PanicsOnce {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        assert!(self.1.swap(true, Ordering::SeqCst), "a bug in a store");
+        self.0.read(key)
+    }
+}
+
+/// A fast store that fails until it `works`, and panics once then.
+#[derive(Clone, Debug)]
+struct Ailing {
+    copies: MemoryStore,
+    works: Arc<AtomicBool>,
+    has_panicked: Arc<AtomicBool>,
+}
+
+impl ReadCache for Ailing {
+    fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        if !self.works.load(Ordering::SeqCst) {
+            let error = StoreError::new(StoreErrorKind::Unavailable, "an injected fault");
+            return StoreFuture::ready(Err(error));
+        }
+        let has_panicked = self.has_panicked.swap(true, Ordering::SeqCst);
+        assert!(has_panicked, "a bug in a fast store");
+        self.copies.look(key)
+    }
+
+    fn keep<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        copy: &'a Bytes,
+        left: Duration,
+    ) -> StoreFuture<'a, ()> {
+        self.copies.keep(key, copy, left)
+    }
+
+    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
+        self.copies.forget(key, owner)
+    }
+}
+
+/// The reading of the epoch, and the probe for the return of the fast store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_background_job_that_panics_is_begun_again() {
+    let durable = PanicsOnce(MemoryStore::new(), AtomicBool::default());
+    let durable = Faulty::over(Arc::new(durable));
+    let fast = Ailing {
+        copies: MemoryStore::new(),
+        works: Arc::default(),
+        has_panicked: Arc::default(),
+    };
+    let soon = |store: LayeredStoreBuilder| store.pause(Duration::from_millis(1));
+    let fixture = Fixture::with(fast.clone(), &durable, soon);
+    let fails = async {
+        // The fast store is not queried before the epoch is known.
+        while !fixture.stats().degraded {
+            fixture.pay("a").await.unwrap();
+        }
+    };
+    patiently("the epoch is read, and the fast store given up", fails).await;
+    fast.works.store(true, Ordering::SeqCst);
+    is_answered(&fixture, "a").await;
+    happened(&fixture.events, "restored", 1).await;
+    assert!(fast.has_panicked.load(Ordering::SeqCst));
     assert_eq!(fixture.runs.count(), 1);
 }

@@ -122,14 +122,18 @@ impl Epochs {
         !std::mem::replace(&mut prefix.tended, true)
     }
 
-    /// Whether to continue reading; if not, the next call begins anew.
+    /// Whether to continue reading.
     pub(super) fn goes_on(&self, prefix: &str, now: Instant) -> bool {
-        let mut prefixes = self.prefixes.lock();
-        let Some(prefix) = prefixes.get_mut(prefix) else {
-            return false;
-        };
-        prefix.tended = now.duration_since(prefix.used) < IDLE.max(self.trust);
-        prefix.tended
+        let prefixes = self.prefixes.lock();
+        let prefix = prefixes.get(prefix);
+        prefix.is_some_and(|prefix| now.duration_since(prefix.used) < IDLE.max(self.trust))
+    }
+
+    /// Ends the reading of the epoch: the next call begins anew.
+    pub(super) fn untend(&self, prefix: &str) {
+        if let Some(prefix) = self.prefixes.lock().get_mut(prefix) {
+            prefix.tended = false;
+        }
     }
 
     /// Stores a reading by a request that was sent at `asked`.
@@ -218,6 +222,8 @@ mod tests {
         assert_eq!(seen.copies.as_deref(), Some("shop:+20"), "overtaken");
         assert!(epochs.goes_on("shop", now + trust));
         assert!(!epochs.goes_on("shop", now + trust + IDLE));
+        assert!(!epochs.tend(&prefix, now));
+        epochs.untend("shop");
         assert!(epochs.tend(&prefix, now));
     }
 

@@ -102,7 +102,8 @@ impl Layers {
     fn tend(self: &Arc<Self>, prefix: &str) {
         let prefix: Arc<str> = prefix.into();
         if self.epochs.tend(&prefix, Instant::now()) {
-            self.background.run(follow(Arc::downgrade(self), prefix));
+            let layers = Arc::downgrade(self);
+            self.background.run(Tending { layers, prefix }.follow());
         }
     }
 
@@ -116,7 +117,10 @@ impl Layers {
             BreakerDecision::Query => {}
             decision => {
                 if decision == BreakerDecision::Probe {
-                    self.background.run(Arc::clone(self).probe(copy.clone()));
+                    let layers = Arc::clone(self);
+                    let works = false;
+                    let probe = Probe { layers, works };
+                    self.background.run(probe.run(copy.clone()));
                 }
                 count(&self.counters.skipped);
                 return None;
@@ -152,22 +156,6 @@ impl Layers {
         count(&self.counters.failures);
         if let Some(BreakerEvent::Opened) = self.breaker.failed(Instant::now()) {
             self.observers.notify(EventKind::Degraded { reason });
-        }
-    }
-
-    /// Checks whether the fast store replies again, within `patience`.
-    async fn probe(self: Arc<Self>, copy: RecordKey) {
-        let mut works = false;
-        for _ in 0..PROBE_REQUESTS {
-            let sent = Instant::now();
-            let answer = within(PATIENCE, self.fast.look(&copy)).await;
-            works = matches!(answer, Some(Ok(_))) && sent.elapsed() <= self.patience;
-            if works {
-                break;
-            }
-        }
-        if let Some(BreakerEvent::Closed) = self.breaker.probed(works, Instant::now()) {
-            self.observers.notify(EventKind::Restored);
         }
     }
 
@@ -363,30 +351,76 @@ impl Drop for Writing {
     }
 }
 
-/// Reads the epoch of a prefix repeatedly as long as calls use the prefix.
-async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
-    let epoch = record_of(Arc::clone(&prefix));
-    loop {
-        let pause = {
-            let Some(layers) = layers.upgrade() else {
-                return;
+/// A probe for the return of the fast store. Dropped before its end (it panicked, or has no thread), it has failed.
+struct Probe {
+    layers: Arc<Layers>,
+    works: bool,
+}
+
+impl Probe {
+    /// Checks whether the fast store replies again, within `patience`.
+    async fn run(mut self, copy: RecordKey) {
+        for _ in 0..PROBE_REQUESTS {
+            let sent = Instant::now();
+            let answer = within(PATIENCE, self.layers.fast.look(&copy)).await;
+            self.works = matches!(answer, Some(Ok(_))) && sent.elapsed() <= self.layers.patience;
+            if self.works {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let Self { layers, works } = self;
+        if let Some(BreakerEvent::Closed) = layers.breaker.probed(*works, Instant::now()) {
+            layers.observers.notify(EventKind::Restored);
+        }
+    }
+}
+
+/// The reading of the epoch of a prefix. Once dropped, in whatever way, the next call begins another one.
+struct Tending {
+    layers: Weak<Layers>,
+    prefix: Arc<str>,
+}
+
+impl Tending {
+    /// Reads the epoch repeatedly as long as calls use the prefix.
+    async fn follow(self) {
+        let prefix = &self.prefix;
+        let epoch = record_of(Arc::clone(prefix));
+        loop {
+            let pause = {
+                let Some(layers) = self.layers.upgrade() else {
+                    return;
+                };
+                let asked = Instant::now();
+                if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
+                    && let Some(epoch) = Epoch::of(&reply)
+                {
+                    layers.epochs.learn(prefix, epoch, asked);
+                }
+                if let Some(closed) = layers.epochs.abandoned(prefix, Instant::now()) {
+                    // Of the processes that notice, one opens it; if none does, they retry.
+                    let _ = within(PATIENCE, layers.open(prefix, &closed)).await;
+                }
+                if !layers.epochs.goes_on(prefix, Instant::now()) {
+                    return;
+                }
+                layers.epochs.trust / 2
             };
-            let asked = Instant::now();
-            if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
-                && let Some(epoch) = Epoch::of(&reply)
-            {
-                layers.epochs.learn(&prefix, epoch, asked);
-            }
-            if let Some(closed) = layers.epochs.abandoned(&prefix, Instant::now()) {
-                // Of the processes that notice, one opens it; if none does, they retry.
-                let _ = within(PATIENCE, layers.open(&prefix, &closed)).await;
-            }
-            if !layers.epochs.goes_on(&prefix, Instant::now()) {
-                return;
-            }
-            layers.epochs.trust / 2
-        };
-        tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        if let Some(layers) = self.layers.upgrade() {
+            layers.epochs.untend(&self.prefix);
+        }
     }
 }
 
