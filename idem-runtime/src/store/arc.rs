@@ -51,6 +51,8 @@ macro_rules! each_operation {
             fn max_record_bytes(&self) -> Option<usize>;
             fn keeps_forever(&self) -> bool;
             fn trusts_copies(&self) -> bool;
+            #[doc(hidden)]
+            fn reset_pause(&self) -> Duration;
             #[cfg(feature = "_sql")]
             #[doc(hidden)]
             fn recall<'a>(

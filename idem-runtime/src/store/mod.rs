@@ -385,6 +385,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// The pause of a [`resolve`](Self::resolve) that removes an answer, before it is sent.
+    ///
+    /// An engine needs a longer `claim_deadline`, and is refused otherwise. Zero, the default: there is no pause.
+    #[doc(hidden)]
+    fn reset_pause(&self) -> std::time::Duration {
+        std::time::Duration::ZERO
+    }
+
     /// A finished answer that is known without a query of the database.
     ///
     /// For calls in a transaction, before they use it.

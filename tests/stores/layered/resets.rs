@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use idem_runtime::store::{Copied, Owner, ReadCache, RecordKey, StoreFuture};
 use idem_runtime::testing::{Fault, StoreOperation};
+use idem_runtime::{Engine, ErrorKind, store::layered::LayeredStore};
 use idem_tests::shop::{connect, patiently, until};
 use tokio::sync::Mutex;
 
@@ -163,4 +164,24 @@ async fn a_copy_that_arrives_after_a_reset_is_no_answer() {
     let both = async { tokio::join!(reading, resetting) };
     let (run, ()) = patiently("both have an answer", both).await;
     assert_eq!(run, 2);
+}
+
+#[test]
+fn an_engine_whose_resets_would_all_fail_is_refused() {
+    let built = |trust: u64, deadline: u64| {
+        let layers = LayeredStore::builder(MemoryStore::new(), MemoryStore::new());
+        let store = layers.trust(Duration::from_millis(trust)).build();
+        let engine = Engine::builder(Arc::new(store) as Arc<dyn Store>);
+        let engine = engine.claim_deadline(Duration::from_millis(deadline));
+        engine.build().map(drop)
+    };
+    let refused = built(1_000, 1_000).unwrap_err();
+    assert_eq!(refused.kind(), &ErrorKind::InvalidPolicy);
+    let reason = refused.to_string();
+    assert!(
+        reason.contains("the `trust` of the layered store, 1s"),
+        "{reason}"
+    );
+    assert_eq!(built(1_000, 1_001), Ok(()));
+    assert_eq!(built(0, 0), Ok(()));
 }

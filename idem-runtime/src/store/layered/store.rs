@@ -1,9 +1,7 @@
 //! The layered store, and its operations.
 
 use std::sync::{Arc, Weak};
-#[cfg(feature = "_sql")]
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -349,6 +347,10 @@ impl Store for LayeredStore {
 
     fn trusts_copies(&self) -> bool {
         self.0.fast.is_shared() || self.0.durable.trusts_copies()
+    }
+
+    fn reset_pause(&self) -> Duration {
+        self.0.epochs.trust + self.0.durable.reset_pause()
     }
 
     #[cfg(feature = "_sql")]
