@@ -13,7 +13,7 @@ on_every_store![
     a_business_error_is_not_stored_behind_a_successor_that_gave_up,
     a_short_deadline_is_the_callers_and_not_the_stores,
     a_caller_waits_for_its_ending_until_the_deadline_and_no_longer,
-    a_release_that_is_refused_is_not_sent_again,
+    a_release_that_is_refused_is_reported_and_not_sent_again,
 ];
 
 async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
@@ -153,10 +153,12 @@ async fn a_caller_waits_for_its_ending_until_the_deadline_and_no_longer(mut fixt
     }
 }
 
-async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
+async fn a_release_that_is_refused_is_reported_and_not_sent_again(fixture: Fixture) {
     fixture.fail(StoreOperation::Release, [Fault::Refused; 100]);
     down(fixture.pay()).await;
     comes_to_rest(&fixture).await;
     assert_eq!(fixture.count(StoreOperation::Release), 1);
+    let warning = "warning: the key is not released, and its lease has to lapse: an injected fault";
+    assert_eq!(fixture.events.count(warning), 1);
     assert_running(&refused_far(&fixture).await);
 }

@@ -580,7 +580,12 @@ impl HeldClaim {
                     }
                     return Some(Settled::Own);
                 }
-                Ok(Err(error)) if !error.is_transient() => return Some(Settled::Own),
+                Ok(Err(error)) if !error.is_transient() => {
+                    let message =
+                        format!("the key is not released, and its lease has to lapse: {error}");
+                    self.emit(EventKind::Warning { message: &message });
+                    return Some(Settled::Own);
+                }
                 Ok(Err(_)) => {
                     let now = clock.now();
                     if now >= moment {

@@ -418,6 +418,7 @@ fn line(event: &Event<'_>) -> Option<String> {
         EventKind::Unsaved { reason } => format!("an answer was returned but not stored: {reason}"),
         EventKind::LeaseLost { reason } => format!("a running call lost its lease: {reason}"),
         EventKind::Unprotected { reason } => format!("the body runs WITHOUT PROTECTION: {reason}"),
+        EventKind::Warning { message } if !event.operation.is_empty() => (*message).to_owned(),
         EventKind::DeadLetter { reason, cause } => {
             format!("a message has become a dead letter: {reason}: {cause}")
         }
