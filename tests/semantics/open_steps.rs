@@ -17,7 +17,8 @@ on_every_store! {
     a_system_error_after_a_hook_leaves_the_question_open,
     a_task_that_hears_of_an_unknown_step_ends_its_body,
     a_claim_that_is_held_by_hand_gets_an_error_at_an_unknown_step,
-    a_panic_beside_an_unknown_step_is_a_panic, a_step_that_did_not_happen_runs_after_its_reset,
+    a_panic_beside_an_unknown_step_is_a_panic, a_panic_of_a_body_that_is_dropped_at_an_unknown_step_leaves_it_unknown,
+    a_step_that_did_not_happen_runs_after_its_reset,
     a_step_that_happened_is_settled_with_its_value,
     a_step_that_is_kept_after_the_operators_look_prevents_the_reset,
     a_step_that_begins_again_renews_the_lease_on_the_engines_thread,
@@ -175,6 +176,27 @@ async fn a_panic_beside_an_unknown_step_is_a_panic(fixture: Fixture) {
     assert!(call.await.unwrap_err().is_panic());
     let mail = step("mail", async |_| never()).once();
     assert_unknown(&refusal(fixture.pay_far().run(|_| mail).await));
+}
+
+/// Panics when it is dropped.
+struct Booby;
+
+impl Drop for Booby {
+    fn drop(&mut self) {
+        std::panic::panic_any("out of paper")
+    }
+}
+
+async fn a_panic_of_a_body_that_is_dropped_at_an_unknown_step_leaves_it_unknown(fixture: Fixture) {
+    interrupted(&fixture, "mail").await;
+    let call = fixture.pay_far().on_cancel(OnCancel::Release);
+    let call = call.run(async |_| {
+        let _booby = Booby;
+        step("mail", async |_| never()).once().await
+    });
+    let panic = caught(call).await.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of paper"));
+    assert_eq!(stands(&fixture).await.0, EntryState::Unknown);
 }
 
 /// As in a handler that calls asynchronous code from synchronous code.

@@ -73,10 +73,24 @@ enum Stage {
         /// Whether the output is that of this call's body.
         own: bool,
     },
-    /// The body has panicked, and its key is released first.
+    /// The body or its destructor has panicked, and the key is settled first.
     Panicked(Waiting, Panic),
     /// The output is set.
     Ended,
+}
+
+impl Stage {
+    /// The stage of the same settlement, after which the call panics.
+    fn then_panic(self, panic: Panic) -> Self {
+        match self {
+            Self::Settling { settling, .. } => {
+                let settling = async { drop(settling.await) };
+                Self::Panicked(Box::pin(settling), panic)
+            }
+            Self::Panicked(..) => self,
+            _ => resume_unwind(panic),
+        }
+    }
 }
 
 struct RunningBody {
@@ -236,9 +250,14 @@ impl Drive {
         ready!(self.start(cx, body.output(), &mut times));
         if let Stage::Running(running) = &mut self.stage {
             let end = ready!(running.poll(cx, body));
-            body.drop_body();
+            // A panic of a destructor does not change how the body has ended: that is settled first.
+            let dropped = catch_unwind(AssertUnwindSafe(|| body.drop_body()));
             if let Stage::Running(running) = mem::replace(&mut self.stage, Stage::Ended) {
                 self.stage = self.after_body(running, end, body.output(), &mut times);
+            }
+            if let Err(panic) = dropped {
+                times.note(|times| times.set(CallOutcome::Panicked));
+                self.stage = mem::replace(&mut self.stage, Stage::Ended).then_panic(panic);
             }
         }
         let (context, settled, own) = match &mut self.stage {
