@@ -81,17 +81,23 @@ async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it()
     }
 }
 
-/// The database has reset it. A second close of the epoch would take as long as the engine tries.
+/// The database has reset it, or has opened the epoch. A second close would take as long as the engine tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_whose_reply_is_lost_closes_the_epoch_once() {
     let durable = memory();
     let fixture = Fixture::with(MemoryStore::new(), &durable, patient);
     assert_eq!(fixture.pay("a").await.unwrap().run, 1);
-    let claims = durable.count(StoreOperation::Claim);
-    durable.fail(StoreOperation::Resolve, [Fault::ReplyLost]);
-    reset(&fixture, "a").await;
-    assert_eq!(durable.count(StoreOperation::Claim), claims + 1);
-    assert_eq!(fixture.pay("a").await.unwrap().run, 2);
+    for (run, faults) in [
+        (2, [Fault::ReplyLost, Fault::None]),
+        (3, [Fault::None, Fault::ReplyLost]),
+    ] {
+        let claims = durable.count(StoreOperation::Claim);
+        durable.fail(StoreOperation::Resolve, faults);
+        reset(&fixture, "a").await;
+        assert_eq!(durable.count(StoreOperation::Claim), claims + 1);
+        assert_eq!(fixture.pay("a").await.unwrap().run, run);
+        durable.heal();
+    }
 }
 
 /// Its replies to calls are delayed.

@@ -17,7 +17,9 @@ use crate::env::clock::{Clock, SystemClock, deadline};
 use crate::env::observer::EventKind;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
-use crate::record::{FOREVER, HEADER, Header, JournalKind, MAX_RETAIN, Owner, Record, State};
+use crate::record::{
+    FOREVER, HEADER, Header, Journal, JournalKind, MAX_RETAIN, Owner, Record, State,
+};
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache, is_final};
 use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
@@ -299,6 +301,22 @@ impl Layers {
         Ok(closed)
     }
 
+    /// Resolves a record; without a reply, once more: the engine would have to close the epoch again, which may take
+    /// as long as the engine tries.
+    pub(super) async fn resolve(
+        &self,
+        key: &RecordKey,
+        seen: &Header,
+        journal: Option<&Journal>,
+        record: &Bytes,
+    ) -> Result<ResolveReply, StoreError> {
+        let reply = self.durable.resolve(key, seen, journal, record).await;
+        if reply.as_ref().is_err_and(StoreError::is_transient) {
+            return self.durable.resolve(key, seen, journal, record).await;
+        }
+        reply
+    }
+
     /// Opens an epoch if it is still closed by this claim. Returns whether it was.
     pub(super) async fn open(
         &self,
@@ -307,8 +325,7 @@ impl Layers {
     ) -> Result<bool, StoreError> {
         let open = Bytes::copy_from_slice(&opening(closed).encode());
         let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
-        let opened =
-            self.durable.resolve(&epoch, closed, None, &open).await? == ResolveReply::Resolved;
+        let opened = self.resolve(&epoch, closed, None, &open).await? == ResolveReply::Resolved;
         if opened {
             let number = closed.fence.get();
             self.epochs.learn(prefix, Epoch::Open(number), asked);

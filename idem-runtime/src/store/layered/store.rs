@@ -203,11 +203,7 @@ impl LayeredStore {
         } else {
             None
         };
-        let mut reply = self.0.durable.resolve(key, seen, journal, record).await;
-        if reply.as_ref().is_err_and(StoreError::is_transient) {
-            // The engine would have to close the epoch again, which may take as long as the engine tries.
-            reply = self.0.durable.resolve(key, seen, journal, record).await;
-        }
+        let reply = self.0.resolve(key, seen, journal, record).await;
         if let Some(closed) = closed {
             self.0.reopen(&prefix, closed).await?;
         }
