@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use idem_runtime::store::{Copied, Owner, ReadCache, RecordKey, StoreFuture};
+use idem_runtime::store::{Copied, Owner, ReadCache, ReadReply, RecordKey, State, StoreFuture};
 use idem_runtime::testing::{Fault, StoreOperation};
 use idem_runtime::{Engine, ErrorKind, store::layered::LayeredStore};
 use idem_tests::shop::{connect, patiently, until};
@@ -98,6 +98,25 @@ async fn a_reset_whose_reply_is_lost_closes_the_epoch_once() {
         assert_eq!(fixture.pay("a").await.unwrap().run, run);
         durable.heal();
     }
+}
+
+/// It may be executed later, and must find no copies then.
+#[tokio::test]
+async fn a_reset_of_which_nothing_is_known_leaves_the_epoch_closed() {
+    let durable = memory();
+    let fixture = Fixture::with(MemoryStore::new(), &durable, patient);
+    assert_eq!(fixture.pay("a").await.unwrap().run, 1);
+    let key = Fixture::key("a");
+    let ReadReply::Found { record, .. } = durable.read(&key).await.unwrap() else {
+        panic!("no record");
+    };
+    let mut header = record.header;
+    (header.state, header.owner) = (State::Released, Owner::from_bytes([9; 16]));
+    let released = Bytes::copy_from_slice(&header.encode());
+    durable.fail(StoreOperation::Resolve, [Fault::Lost; 2]);
+    let reset = fixture.store.resolve(&key, &record.header, None, &released);
+    reset.await.unwrap_err();
+    assert_eq!(durable.count(StoreOperation::Resolve), 2, "and no opening");
 }
 
 /// Its replies to calls are delayed.

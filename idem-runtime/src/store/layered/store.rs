@@ -204,6 +204,10 @@ impl LayeredStore {
             None
         };
         let reply = self.0.resolve(key, seen, journal, record).await;
+        if reply.as_ref().is_err_and(StoreError::is_transient) {
+            // It may be executed yet, and then find copies of the answer in an epoch that was opened.
+            return reply;
+        }
         if let Some(closed) = closed {
             self.0.reopen(&prefix, closed).await?;
         }
