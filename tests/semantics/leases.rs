@@ -1,6 +1,12 @@
 //! Which leases are renewed, when, and for how long; take-over, and the outcome of an overtaken call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use idem_runtime::clock::ManualClock;
+use idem_runtime::store::{Header, RecordKey, RenewReply, StoreFuture};
+use idem_runtime::testing::Forward;
 use idem_runtime::{Observer, observe::Event};
+use idem_tests::events::Events;
 
 use crate::prelude::*;
 use crate::rows::Row;
@@ -175,4 +181,37 @@ async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) 
     assert_eq!(answer.await, receipt(1));
     assert_eq!(fixture.events.count("completed"), 1);
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
+}
+
+/// Its first renewal panics.
+#[derive(Debug)]
+struct PanicsOnce(MemoryStore, AtomicBool);
+
+impl Forward for PanicsOnce {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        assert!(self.1.swap(true, Ordering::SeqCst), "a bug in a store");
+        self.0.renew(key, claim)
+    }
+}
+
+#[tokio::test]
+async fn a_lease_whose_renewal_panics_is_renewed_again() {
+    let store = PanicsOnce(MemoryStore::new(), AtomicBool::default());
+    let (clock, events) = (ManualClock::new(), Events::default());
+    let engine = Engine::builder(store).clock(clock.clone());
+    let engine = engine.observer(events.clone()).build().unwrap();
+    let claim = claimed(engine.operation("pay").key(&7)).await;
+    for (pause, event) in [
+        (THIRD, "renewal failed: the store has panicked"),
+        (THIRD / 4, "renewed"),
+    ] {
+        clock.sleeper_within(pause).await;
+        clock.advance(pause);
+        patiently(event, events.wait_for(event, 1)).await;
+    }
+    claim.release().await;
 }

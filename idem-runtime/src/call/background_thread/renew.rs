@@ -10,11 +10,12 @@ use tokio::sync::oneshot;
 use super::queue::{Queue, nanos};
 use super::{BackgroundThread, ThreadState};
 use crate::call::lease::{GONE, Lease, Renewal};
+use crate::env::catch_unwind::unwind;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::record::label::KeyLabel;
 use crate::record::transition::RenewReply;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
 impl ThreadState {
     pub(super) fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
@@ -105,7 +106,11 @@ impl ThreadState {
         }
         let third = lease.lasts() / 3;
         let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
-        let reply = renewal.send(&*self.store, &lease);
+        // A panic of the store, which its hook has reported, would otherwise end the renewals of the lease.
+        let reply = async {
+            let reply = pin!(async { renewal.send(&*self.store, &lease).await });
+            unwind(reply).await.unwrap_or_else(|_| Err(panicked()))
+        };
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 self.outage.record_reply(sent);
@@ -136,6 +141,10 @@ impl ThreadState {
         };
         self.enqueue(&lease, next);
     }
+}
+
+fn panicked() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the store has panicked")
 }
 
 impl BackgroundThread {
