@@ -827,7 +827,7 @@ impl Core {
         receiver.await.ok()
     }
 
-    /// Sends a repeatable request until it has a reply, for `claim_deadline`.
+    /// Sends a repeatable request until it has a reply, for `claim_deadline` and the pause of the store.
     pub(crate) async fn patiently<T, F>(
         &self,
         operation: &Operation,
@@ -837,7 +837,8 @@ impl Core {
         F: Future<Output = Result<T, StoreError>>,
     {
         let clock = &*self.clock;
-        let until = clock.now() + self.limits.claim_deadline;
+        let patience = self.limits.claim_deadline + self.store.reset_pause();
+        let until = clock.now() + patience;
         let mut backoff = Backoff::new(&Owner::random());
         // The cause of an attempt that failed is worth more than the silence of the last one.
         let mut cause = None;
@@ -857,9 +858,7 @@ impl Core {
                         return Err(unavailable(operation, cause));
                     }
                     let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
-                    return Err(
-                        error.detail(format!("no reply within {:?}", self.limits.claim_deadline))
-                    );
+                    return Err(error.detail(format!("no reply within {patience:?}")));
                 }
             }
         }

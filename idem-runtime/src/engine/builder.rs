@@ -457,13 +457,6 @@ impl EngineBuilder {
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
-        let (pause, deadline) = (self.store.reset_pause(), limits.claim_deadline);
-        if !pause.is_zero() && deadline <= pause {
-            return Err(refuse(format!(
-                "`claim_deadline` is {deadline:?}, and no reset of an answer could end; it must be longer than the \
-                 `trust` of the layered store, {pause:?}"
-            )));
-        }
         let defaults = EffectivePolicy::of_engine(self.policy).map_err(refuse)?;
         defaults
             .kept_by(self.store.keeps_forever())

@@ -387,7 +387,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// The pause of a [`resolve`](Self::resolve) that removes an answer, before it is sent.
     ///
-    /// An engine needs a longer `claim_deadline`, and is refused otherwise. Zero, the default: there is no pause.
+    /// An engine waits for it beyond its `claim_deadline`. Zero, the default: there is no pause.
     #[doc(hidden)]
     fn reset_pause(&self) -> std::time::Duration {
         std::time::Duration::ZERO

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use idem_runtime::store::{Copied, Owner, ReadCache, ReadReply, RecordKey, State, StoreFuture};
 use idem_runtime::testing::{Fault, StoreOperation};
-use idem_runtime::{Engine, ErrorKind, store::layered::LayeredStore};
+use idem_runtime::{Engine, clock::ManualClock, store::layered::LayeredStore};
 use idem_tests::shop::{connect, patiently, until};
 use tokio::sync::Mutex;
 
@@ -191,22 +191,24 @@ async fn a_copy_that_arrives_after_a_reset_is_no_answer() {
     assert_eq!(run, 2);
 }
 
-#[test]
-fn an_engine_whose_resets_would_all_fail_is_refused() {
-    let built = |trust: u64, deadline: u64| {
-        let layers = LayeredStore::builder(MemoryStore::new(), MemoryStore::new());
-        let store = layers.trust(Duration::from_millis(trust)).build();
-        let engine = Engine::builder(Arc::new(store) as Arc<dyn Store>);
-        let engine = engine.claim_deadline(Duration::from_millis(deadline));
-        engine.build().map(drop)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_waits_for_the_pause_beyond_the_claim_deadline() {
+    let durable = memory();
+    let layers = LayeredStore::builder(MemoryStore::new(), durable.clone());
+    let store = layers.trust(Duration::from_millis(50)).build();
+    let clock = ManualClock::new();
+    let deadline = Duration::from_secs(1);
+    let engine = Engine::builder(store).clock(clock.clone());
+    let engine = engine.claim_deadline(deadline).build().unwrap();
+    let call = || engine.operation("pay").public().key("a");
+    let paid = call().run(async |_| Ok::<_, PayError>(1));
+    paid.await.unwrap();
+    let entry = call().entry().await.unwrap().unwrap();
+    let claims = durable.count(StoreOperation::Claim);
+    let passing = async {
+        let is_closed = || durable.count(StoreOperation::Claim) > claims;
+        until("the epoch is closed", is_closed).await;
+        clock.advance(deadline);
     };
-    let refused = built(1_000, 1_000).unwrap_err();
-    assert_eq!(refused.kind(), &ErrorKind::InvalidPolicy);
-    let reason = refused.to_string();
-    assert!(
-        reason.contains("the `trust` of the layered store, 1s"),
-        "{reason}"
-    );
-    assert_eq!(built(1_000, 1_001), Ok(()));
-    assert_eq!(built(0, 0), Ok(()));
+    tokio::join!(entry.reset(), passing).0.unwrap();
 }

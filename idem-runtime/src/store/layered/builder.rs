@@ -80,8 +80,8 @@ impl LayeredStoreBuilder {
     /// Default 1 s, at most a minute. While calls are made, one small record is read from the durable store every half
     /// of this, once a process and prefix. The same for all processes that share the records.
     ///
-    /// [`Entry::reset`](crate::admin::Entry::reset) of an answered key takes this long: an engine whose
-    /// [`claim_deadline`](crate::EngineBuilder::claim_deadline) is not longer is refused.
+    /// [`Entry::reset`](crate::admin::Entry::reset) of an answered key takes this long, and fails after another
+    /// [`claim_deadline`](crate::EngineBuilder::claim_deadline) of the engine.
     pub fn trust(mut self, trust: Duration) -> Self {
         self.trust = trust.min(Duration::from_secs(60));
         self
