@@ -128,7 +128,7 @@ pub enum ErrorKind {
     TokenInvalid,
     /// The one-time token has expired and no answer to it is stored. Nothing was run.
     TokenExpired,
-    /// The store does not support the request, such as a listing of its records.
+    /// The store does not support the request, such as a listing of its records, or a [step](crate::step()).
     Unsupported,
     /// The cursor belongs to another listing or store, or the store has changed too much since. Begin the listing
     /// again.
