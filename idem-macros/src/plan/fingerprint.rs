@@ -12,6 +12,8 @@ use syn::{Attribute, Error, Expr, Ident, Member, Result, Type};
 /// One value of the fingerprint.
 pub(crate) struct Compared {
     pub(crate) cfgs: Vec<Attribute>,
+    /// Whether the parameter is declared once, and without `#[cfg]`.
+    pub(crate) is_certain: bool,
     pub(crate) name: String,
     pub(crate) value: Expr,
     /// Whether the type is written as a reference.
@@ -76,6 +78,7 @@ fn every(function: &Function<'_>, tx: Option<&Transaction>, errors: &mut Errors)
         errors.ok(check_order(parameter));
         compared.extend(parameter.names.iter().map(|name| Compared {
             cfgs: parameter.cfgs.clone(),
+            is_certain: parameter.cfgs.is_empty(),
             name: bare(name),
             value: syn::parse_quote!(#name),
             reference: parameter.reference,
@@ -148,6 +151,7 @@ fn listed(
         } else {
             Vec::new()
         },
+        is_certain: parameter.cfgs.is_empty(),
         name,
         value: expr,
         reference: parameter.reference && whole,

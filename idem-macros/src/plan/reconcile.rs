@@ -27,7 +27,7 @@ pub(crate) struct HookArgument {
 pub(super) fn plan(hook: Expr, compared: &[Compared], sig: &Signature) -> Result<Hook> {
     match key::unwrapped(hook) {
         Expr::Path(path) => {
-            let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) else {
+            let Some(argument) = compared.iter().find(|argument| !argument.is_certain) else {
                 return Ok(Hook::Path(path, arguments(compared, sig)));
             };
             let hook = path.path.segments.last().map(|segment| &segment.ident);

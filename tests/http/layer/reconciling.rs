@@ -82,6 +82,14 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     assert_eq!(again.header("set-cookie"), None);
     assert_eq!(again.header("x-node"), None);
     assert_eq!(fixture.events.count("resolved value"), 1);
+    // As the command `idem show` prints it.
+    let stored = entry_of(&layer).await.stored_answer().unwrap();
+    let response = stored.response().expect("a response");
+    assert_eq!(
+        (response.status(), &response.body()[..]),
+        (StatusCode::CREATED, &b"{\"id\":7}"[..])
+    );
+    assert_eq!(response.headers()["location"], "/payments/7");
 }
 
 #[tokio::test]
