@@ -226,10 +226,10 @@ pub(crate) struct Consent {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Why the record is changed: `why` shows it. Stored in plain text, in at most 256 bytes.
-    #[arg(long, value_name = "TEXT", value_parser = parse_reason, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", value_parser = parse_text::<256>, allow_hyphen_values = true)]
     pub(crate) reason: Option<String>,
     /// Your name, for `why`, in at most 64 bytes.
-    #[arg(long, value_name = "NAME", env = "IDEM_OPERATOR")]
+    #[arg(long, value_name = "NAME", env = "IDEM_OPERATOR", value_parser = parse_text::<64>)]
     pub(crate) operator: Option<String>,
 }
 
@@ -327,11 +327,11 @@ pub(crate) struct Purge {
     pub(crate) scan: Scan,
 }
 
-fn parse_reason(text: &str) -> Result<String, String> {
+fn parse_text<const MOST: usize>(text: &str) -> Result<String, String> {
     match text.len() {
-        ..=256 => Ok(text.to_owned()),
-        long => Err(format!(
-            "it has {long} bytes, and 256 are stored: shorten it"
+        bytes if bytes <= MOST => Ok(text.to_owned()),
+        bytes => Err(format!(
+            "it has {bytes} bytes, and {MOST} are stored: shorten it"
         )),
     }
 }

@@ -79,8 +79,8 @@ impl Connection {
         Address::parse(url, std::env::var("IDEM_PASSWORD").ok().as_deref())
     }
 
-    /// An error for an option of a feature that this build has not.
-    fn check_features(&self) -> Result<(), Failure> {
+    /// An error for an option of a feature that this build has not, or of another store.
+    fn check_options(&self) -> Result<(), Failure> {
         let is_tls =
             |url: &Option<String>| url.as_ref().is_some_and(|url| url.starts_with("rediss"));
         let has_tls = self.ca.is_some() || self.cert.is_some();
@@ -93,6 +93,12 @@ impl Connection {
             return Err(lacks("redis-tls"));
         }
         if has_digest_key && !cfg!(feature = "digest-key") {
+        if has_tls && self.front.is_none() && self.address()?.feature != "redis" {
+            return Err(Failure::usage(
+                "--ca and --cert (IDEM_CA, IDEM_CERT) are of Redis: name the files of a database in its URL, as in \
+                 postgres://…?sslmode=verify-full&sslrootcert=ca.pem",
+            ));
+        }
             return Err(lacks("digest-key"));
         }
         if has_encryption && !cfg!(feature = "encryption") {
@@ -104,7 +110,7 @@ impl Connection {
 
 impl Connected {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
-        connection.check_features()?;
+        connection.check_options()?;
         let mut connected = Self::durable(connection).await?;
         if let Some(url) = &connection.front {
             let front = Address::parse(url, None)?;

@@ -25,7 +25,7 @@ pub(crate) fn parse(name: &str, json: &str) -> Result<Value, Failure> {
 
 /// The key of a function with a format string.
 pub(crate) fn formatted(template: &str, values: Value) -> Result<Value, Failure> {
-    let placeholders = template.matches("{}").count();
+    let placeholders = placeholders(template);
     let wrong = |what: &str| Err(Failure::usage(what));
     if placeholders == 0 {
         return wrong(
@@ -58,6 +58,17 @@ pub(crate) fn formatted(template: &str, values: Value) -> Result<Value, Failure>
     Ok([(template.to_owned(), Value::Array(values))]
         .into_iter()
         .collect())
+}
+
+/// The number of `{}` in a template, in which each brace of the text is doubled.
+fn placeholders(mut template: &str) -> usize {
+    let mut number = 0;
+    while let Some(at) = template.find(['{', '}']) {
+        template = &template[at..];
+        number += usize::from(template.starts_with("{}"));
+        template = template.get(2..).unwrap_or_default();
+    }
+    number
 }
 
 /// Text of the option, or of stdin for `-`.
@@ -245,7 +256,10 @@ mod tests {
                 key(&FormatKey::new("{}/{}", &both))
             );
             let one = serde_json::to_string(&[&order]).unwrap();
-            prop_assert_eq!(key(&Key(&by_text("{}", &one))), key(&FormatKey::new("{}", &both[1..])));
+            for template in ["{}", "{{}}/{}", "{{{}}}"] {
+                let of_format = key(&FormatKey::new(template, &both[1..]));
+                prop_assert_eq!(key(&Key(&by_text(template, &one))), of_format);
+            }
         }
     }
 

@@ -23,14 +23,14 @@ type Headers = Vec<(HeaderName, HeaderValue)>;
 
 pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, Failure> {
     let engine = &session.engine;
+    let text = given_text(verb)?;
     let entry = record::find(&session.engine, &verb.which).await?;
     let entry = verb.consent.sign(entry);
     if verb.sample {
         return show_samples(session, &entry).await;
     }
     let is_error = verb.error.is_some();
-    let text = verb.value.as_ref().or(verb.error.as_ref());
-    let text = key::given(text.map_or("", String::as_str))?;
+    let text = key::given(text)?;
     let headers = headers(&verb.header)?;
     refuse_running(&entry)?;
     let is_answered = match entry.state() {
@@ -121,6 +121,17 @@ pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, F
 }
 
 /// Prints each form of stored answers once.
+/// The answer as the options have it.
+fn given_text(verb: &Resolve) -> Result<&str, Failure> {
+    let text = verb.value.as_deref().or(verb.error.as_deref());
+    if text == Some("-") && verb.which.key.as_deref() == Some("-") {
+        return Err(Failure::usage(
+            "`-` reads stdin, which is either the key or the answer",
+        ));
+    }
+    Ok(text.unwrap_or_default())
+}
+
 async fn show_samples(session: &Session, entry: &Entry) -> Result<ExitCode, Failure> {
     let mut forms = Vec::<(&str, String)>::new();
     for (option, outcome) in [

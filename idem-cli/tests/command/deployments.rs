@@ -261,6 +261,9 @@ fn tls_to_a_database_names_the_feature() {
     let url = format!("{}?sslmode=require", server.url());
     let ran = silent(&[("IDEM_STORE", &url)], "--timeout 2s doctor");
     ran.refused(3, "sqlx/tls-rustls-ring");
+    // Those of Redis would be ignored.
+    let ran = silent(&[("IDEM_STORE", &url), ("IDEM_CA", "ca.pem")], "doctor");
+    ran.refused(2, "sslrootcert");
 }
 
 #[test]
