@@ -38,7 +38,7 @@ struct Found {
 
 pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
-    let mut scan = Pace::new(verb.scan.rate, "scanned");
+    let mut scan = Pace::new(verb.scan.rate, "found");
     let entries = session.entries(verb.operation.as_ref(), &scan);
     let mut entries = verb.filter.of(entries);
     if let Some(cursor) = &verb.after {

@@ -25,9 +25,9 @@ pub(crate) struct Pace {
     apart: Duration,
     /// The next step is not due before.
     due: Option<Instant>,
-    /// What is done with a record: `scanned`.
+    /// What the records are: `found`.
     verb: &'static str,
-    /// The number of records with which it is done.
+    /// The number of these records.
     pub(crate) records: u64,
     /// The first line comes after a while: a short scan shows none.
     shown: Instant,
@@ -36,10 +36,11 @@ pub(crate) struct Pace {
 impl Pace {
     /// At most `rate` records in a second.
     pub(crate) fn new(rate: u32, verb: &'static str) -> Self {
-        let step = (rate / STEPS).clamp(1, 1_000);
+        let step = rate.div_ceil(STEPS).clamp(1, 1_000);
+        let seconds = f64::from(step) / f64::from(rate.max(1));
         Self {
             step,
-            apart: Duration::from_secs_f64(f64::from(step) / f64::from(rate.max(1))),
+            apart: Duration::from_secs_f64(seconds.max(1.0 / f64::from(STEPS))),
             due: None,
             verb,
             records: 0,
@@ -52,11 +53,17 @@ impl Pace {
         self.step as usize
     }
 
-    /// The next step of a listing, in its time. After it the server rests.
-    pub(crate) async fn step(&mut self, entries: &mut Entries) -> Result<Option<EntryPage>, Error> {
+    /// A request in its time. After it the server rests.
+    async fn at_pace<T>(&mut self, request: impl Future<Output = T>) -> T {
         let began = self.wait().await;
-        let page = entries.next_step().await;
+        let reply = request.await;
         self.rest(began, Instant::now());
+        reply
+    }
+
+    /// The next step of a listing.
+    pub(crate) async fn step(&mut self, entries: &mut Entries) -> Result<Option<EntryPage>, Error> {
+        let page = self.at_pace(entries.next_step()).await;
         if let Ok(Some(page)) = &page {
             self.records += page.entries().len() as u64;
         }
@@ -69,9 +76,11 @@ impl Pace {
         engine: &Engine,
         listed: &Entry,
     ) -> Result<Option<Entry>, Error> {
-        self.wait().await;
         let digest = listed.key().to_string();
-        match engine.entry(listed.operation(), &digest).await {
+        match self
+            .at_pace(engine.entry(listed.operation(), &digest))
+            .await
+        {
             Err(error)
                 if matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::TooLarge) =>
             {
@@ -113,6 +122,14 @@ impl Drop for Pace {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn a_server_that_replies_late_rests() {
+        let (mut pace, took) = (Pace::new(10_000, "found"), Duration::from_millis(5));
+        let began = Instant::now();
+        pace.at_pace(async { std::thread::sleep(took) }).await;
+        assert!(pace.due >= Some(began + took * (REST + 1)));
+    }
+
     #[test]
     fn steps_keep_the_rate_and_a_slow_server_is_asked_a_third_of_the_time() {
         let micros = Duration::from_micros;
@@ -121,8 +138,10 @@ mod tests {
             (10_000, 600, 2_000),
             (10_000, 10_000, 30_000),
             (10_000_000, 10_000, 30_000),
+            (10_000_000, 0, 2_000),
+            (800, 0, 2_500),
         ] {
-            let (mut pace, began) = (Pace::new(rate, "scanned"), Instant::now());
+            let (mut pace, began) = (Pace::new(rate, "found"), Instant::now());
             pace.due = Some(began + pace.apart);
             pace.rest(began, began + micros(took));
             assert_eq!(pace.due, Some(began + micros(due)), "{rate}, {took}");

@@ -89,8 +89,8 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(session: &Session, verb: &'a Purge) -> Self {
-        let pace = Pace::new(verb.scan.rate, "scanned");
+    fn new(session: &Session, verb: &'a Purge, since: Instant) -> Self {
+        let pace = Pace::new(verb.scan.rate, "found");
         let entries = session.entries(verb.operation.as_ref(), &pace);
         Self {
             verb,

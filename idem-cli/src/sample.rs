@@ -49,7 +49,7 @@ impl Samples {
         entry: &Entry,
         outcome: OutcomeKind,
     ) -> Result<Self, Failure> {
-        let mut scan = Pace::new(RATE, "scanned");
+        let mut scan = Pace::new(RATE, "found");
         let entries = engine.entries().operation(entry.operation().to_owned());
         let entries = entries.state(EntryFilter::Answered);
         let mut entries = entries.step_size(scan.step_size());
