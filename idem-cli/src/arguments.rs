@@ -108,7 +108,8 @@ pub(crate) enum Verb {
     /// Takes a record back: the next call runs the body again.
     Reset(Reset),
     /// Removes records of an operation: as `reset`, and they expire within seconds. Without `--state`, answered and released
-    /// ones; a running one never.
+    /// ones; a running one never, nor one that is written after the purge began. On Redis, an operation that cannot be told
+    /// from others needs `--abbreviated`.
     Purge(Purge),
 }
 
@@ -318,6 +319,10 @@ pub(crate) struct Purge {
     /// The most records to remove in a second.
     #[arg(long, value_name = "RECORDS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub(crate) remove_rate: u32,
+    /// Remove the records of every operation with the same abbreviated name: on Redis, the first 48 bytes, with `_` for
+    /// characters other than letters, digits and `.:_-`.
+    #[arg(long, conflicts_with = "expired")]
+    pub(crate) abbreviated: bool,
     /// Count only.
     #[arg(long)]
     pub(crate) dry_run: bool,

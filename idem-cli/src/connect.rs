@@ -29,6 +29,11 @@ type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'a>>;
 pub(crate) trait Durable {
     fn findings(&self) -> Asked<'_, Findings>;
 
+    /// Whether the names of records have a part of their operation, so that several operations may be listed as one.
+    fn abbreviates(&self) -> bool {
+        false
+    }
+
     /// Deletes the rows of expired records, where the store has any.
     fn purge_expired(&self) -> Asked<'_, Option<u64>>;
 }
@@ -36,6 +41,10 @@ pub(crate) trait Durable {
 impl Durable for RedisStore {
     fn findings(&self) -> Asked<'_, Findings> {
         Box::pin(async { Ok(self.report().findings()) })
+    }
+
+    fn abbreviates(&self) -> bool {
+        true
     }
 
     fn purge_expired(&self) -> Asked<'_, Option<u64>> {
@@ -84,6 +93,12 @@ impl Connection {
         let is_tls =
             |url: &Option<String>| url.as_ref().is_some_and(|url| url.starts_with("rediss"));
         let has_tls = self.ca.is_some() || self.cert.is_some();
+        if has_tls && self.front.is_none() && self.address()?.feature != "redis" {
+            return Err(Failure::usage(
+                "--ca and --cert (IDEM_CA, IDEM_CERT) are of Redis: name the files of a database in its URL, as in \
+                 postgres://…?sslmode=verify-full&sslrootcert=ca.pem",
+            ));
+        }
         let has_tls = has_tls || is_tls(&self.store) || is_tls(&self.front);
         let (has_digest_key, has_encryption) = (
             self.digest_key_file.is_some(),
@@ -93,12 +108,6 @@ impl Connection {
             return Err(lacks("redis-tls"));
         }
         if has_digest_key && !cfg!(feature = "digest-key") {
-        if has_tls && self.front.is_none() && self.address()?.feature != "redis" {
-            return Err(Failure::usage(
-                "--ca and --cert (IDEM_CA, IDEM_CERT) are of Redis: name the files of a database in its URL, as in \
-                 postgres://…?sslmode=verify-full&sslrootcert=ca.pem",
-            ));
-        }
             return Err(lacks("digest-key"));
         }
         if has_encryption && !cfg!(feature = "encryption") {

@@ -15,6 +15,17 @@ pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resu
     Ok(out.flush()?)
 }
 
+/// Writes text beside the document: on stderr if there is one.
+pub(crate) fn beside(
+    json: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    if json {
+        return Ok(write(&mut io::stderr().lock())?);
+    }
+    text(write)
+}
+
 /// Writes a document.
 pub(crate) fn document(document: &Value) -> Result<(), Failure> {
     text(|out| writeln!(out, "{document:#}"))

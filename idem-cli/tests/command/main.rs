@@ -83,3 +83,29 @@ async fn a_reset_withdraws_the_copy_in_front() {
     let wrong = format!("--prefix {PREFIX} ls --front {}", durable.url());
     site.idem(wrong).refused(2, "--front");
 }
+
+/// Redis lists operations under 48 bytes of their names: a purge of one would remove the records of all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_of_other_operations_are_removed_only_if_they_are_meant() {
+    const REFUND: &str = "shop_backend::payments::service::PaymentService::refund";
+    const CHARGE: &str = "shop_backend::payments::service::PaymentService::charge";
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let site = Site::new(server.url(), Arc::new(store));
+    for operation in [REFUND, CHARGE] {
+        let call = site.engine.operation(operation).key("o-1");
+        let paid = call.run(|_| async { Ok::<_, PayError>(receipt("r-1")) });
+        paid.await.unwrap();
+    }
+    for operation in [REFUND, &CHARGE[..48], "pay/eu"] {
+        let purge = format!("purge {operation} --dry-run");
+        site.idem(purge).refused(1, "--abbreviated");
+    }
+    let name = &REFUND[..48];
+    let purge = format!("purge {REFUND} --abbreviated");
+    let of = format!("2 records of all operations that Redis lists as `{name}` match");
+    site.shows(format!("{purge} --dry-run"), &of);
+    let removed = site.json(format!("{purge} --yes"));
+    assert_eq!(removed["removed"], 2, "{removed:#}");
+    assert_eq!(removed["abbreviated"], name, "{removed:#}");
+}
