@@ -113,14 +113,14 @@ pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, F
     };
     let names = headers.iter().map(|(name, _)| name.as_str());
     let lost: Vec<_> = names.filter(is_lost).collect();
-    if !lost.is_empty() && !session.json {
+    if !lost.is_empty() {
         let lost = lost.join(", ");
-        output::text(|out| writeln!(out, "without the headers {lost}, which are not stored"))?;
+        let note = format!("without the headers {lost}, which are not stored");
+        output::beside(session.json, |out| writeln!(out, "{note}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each form of stored answers once.
 /// The answer as the options have it.
 fn given_text(verb: &Resolve) -> Result<&str, Failure> {
     let text = verb.value.as_deref().or(verb.error.as_deref());
@@ -132,6 +132,7 @@ fn given_text(verb: &Resolve) -> Result<&str, Failure> {
     Ok(text.unwrap_or_default())
 }
 
+/// Prints each form of stored answers once.
 async fn show_samples(session: &Session, entry: &Entry) -> Result<ExitCode, Failure> {
     let mut forms = Vec::<(&str, String)>::new();
     for (option, outcome) in [

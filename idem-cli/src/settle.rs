@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::record::{self, describe};
 use crate::state;
-use crate::text::duration;
+use crate::text::{duration, printed};
 
 /// Shows the record and what the verb does to it, asks, changes it, and reports the record that it is now.
 pub(crate) async fn change(
@@ -23,8 +23,8 @@ pub(crate) async fn change(
     entry: Entry,
     change: impl AsyncFnOnce(Entry) -> Result<(), Error>,
 ) -> Result<Option<Entry>, Failure> {
-    if !session.json {
-        output::text(|out| {
+    if !(session.json && yes) {
+        output::beside(session.json, |out| {
             describe(out, &entry, session.max_attempts)?;
             record::field(out, verb, effect)
         })?;
@@ -36,17 +36,31 @@ pub(crate) async fn change(
         ErrorKind::Running { .. } => Failure::refused(
             "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
         ),
+        // Where the store refuses, nothing was changed.
+        ErrorKind::StoreUnavailable if error.is_retryable() => Failure::store(format!(
+            "{}; it is not known whether the record was changed: look at it again with `idem show`",
+            Failure::from(error)
+        )),
         _ => error.into(),
     })?;
-    let after = session.engine.entry(&operation, &digest).await?;
+    let after = session.engine.entry(&operation, &digest).await;
+    let (after, unreadable) = match after {
+        Ok(after) => (after, None),
+        Err(error) => (None, Some(Failure::from(error).to_string())),
+    };
     if session.json {
         output::document(&json!({
             "changed": true,
             "verb": verb,
             "before": before,
             "after": after.as_ref().map(record::document),
+            "after_unreadable": unreadable,
         }))?;
-    } else {
+    }
+    if let Some(why) = unreadable {
+        let note = format!("idem: {done}, but the record cannot be read again: {why}");
+        output::beside(true, |out| writeln!(out, "{}", printed(&note)))?;
+    } else if !session.json {
         let now = after.as_ref().map_or("gone", state::name);
         let meaning = |entry: &Entry| state::meaning(entry, session.max_attempts).0;
         let meaning = after.as_ref().map_or("", meaning);
@@ -114,7 +128,7 @@ pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, F
     refuse_running(&entry)?;
     let done = (verb.done.iter()).map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
     let not_done = (verb.not_done.iter()).map(|name| (&**name, Reconciled::NotLanded));
-    let given: Vec<_> = not_done.chain(done).collect();
+    let given: Vec<_> = done.chain(not_done).collect();
     check_steps(&entry, verb, &given)?;
     let mut effect = match entry.state() {
         EntryState::Answered(_) => "the stored answer is dropped, and ".to_owned(),

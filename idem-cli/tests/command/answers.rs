@@ -75,6 +75,8 @@ pub(crate) async fn responses(site: &Site) {
     site.done(format!("reset --yes {of}"));
     let text = resolve(r#"--status 200 --header 'x-made-up: 1' --value {"id":8}"#).done();
     assert!(text.contains("without the headers x-made-up"), "{text}");
+    let ran = resolve(r#"--status 200 --header 'x-made-up: 1' --value {"id":8} --json"#);
+    ran.refused(0, "without the headers x-made-up");
     let (status, _, body) = pay("o-7", "").await;
     assert_eq!((status, &body[..]), (200, &br#"{"id":8}"#[..]));
 }

@@ -11,6 +11,7 @@ mod key_files;
 mod night;
 mod planted;
 mod recounting;
+mod replies;
 mod secrets;
 mod story;
 mod verbs;
