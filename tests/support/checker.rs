@@ -60,7 +60,7 @@ pub enum What {
     Payload,
     /// A body starts though its outcome is unknown.
     StartedAfterUnknown,
-    /// A call of a process that ended in order has no end.
+    /// A call of a process that ended in order has no end, or its engine had work left.
     NeverEnded,
     /// A success that its caller received after its lease had lapsed unconfirmed, and another one beside it.
     LateSuccess,
@@ -128,6 +128,12 @@ pub fn check(history: &History, faults: &Faults, promise: Promise) -> Findings {
         checker.recorded();
         checker.ledger();
     }
+    let left = history.left.iter().map(|(process, left)| Violation {
+        what: What::NeverEnded,
+        key: "-".to_owned(),
+        why: format!("process {process} ended: {left}"),
+    });
+    findings.violations.extend(left);
     findings
         .violations
         .sort_by(|a, b| (a.what, &a.key).cmp(&(b.what, &b.key)));

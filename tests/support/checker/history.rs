@@ -143,6 +143,8 @@ pub struct History {
     pub keys: HashMap<Box<str>, Key>,
     /// Processes that ended in order.
     pub stopped: BTreeSet<u32>,
+    /// What was left to do in an engine that was shut down.
+    pub(super) left: Vec<(u32, Box<str>)>,
 }
 
 impl History {
@@ -162,6 +164,9 @@ impl History {
             "event" => Some(()),
             "stopped" => {
                 self.stopped.insert(process);
+                if entry.rest != "in order" {
+                    self.left.push((process, entry.rest.into()));
+                }
                 Some(())
             }
             _ => self.key(entry.key).line(process, &entry),

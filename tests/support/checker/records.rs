@@ -1,6 +1,6 @@
 //! The fields of a record besides its answer: an unknown outcome, the fence, the request.
 
-use super::{Checker, End, Family, What};
+use super::{Call, Checker, End, Family, SLACK, Start, What};
 
 impl Checker<'_, '_> {
     /// After a caller received an unknown outcome, no body starts until an operator resolves or resets it.
@@ -10,8 +10,13 @@ impl Checker<'_, '_> {
         }
         let (faults, lapse) = (self.faults, self.promise.lapse());
         for call in &self.key.calls {
-            let Some((told, End::Unknown)) = call.told else {
-                continue;
+            let (told, read) = match &call.told {
+                Some((told, End::Unknown)) => (*told, call.begun),
+                // By the record, which the leader of its process may have read a moment before.
+                Some((told, End::Error(kind))) if &**kind == "Unknown" => {
+                    (*told, call.begun.saturating_sub(SLACK))
+                }
+                _ => continue,
             };
             // It could not be stored, or the attempt was overtaken.
             if faults.lapsed(call.begun, told)
@@ -20,7 +25,7 @@ impl Checker<'_, '_> {
                 continue;
             }
             for (later, start) in self.starts.clone() {
-                if later.begun > told && !self.settled(call.begun, start.at) {
+                if later.begun > told && !self.settled(read, start.at) {
                     let why = format!("{later} starts a body, and {call} returned `unknown`");
                     self.broken(What::StartedAfterUnknown, told, start.at, why);
                 }
@@ -44,7 +49,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// An answer names the payload of its call.
+    /// An answer names the payload of its call, and is one of its key.
     pub(super) fn payloads(&mut self) {
         for call in &self.key.calls {
             match &call.told {
@@ -52,6 +57,9 @@ impl Checker<'_, '_> {
                     let asked = text.rsplit('/').next().and_then(|word| word.parse().ok());
                     if asked != Some(call.payload) {
                         let why = format!("{call} asked {}, and got `{text}`", call.payload);
+                        self.found(What::Payload, why);
+                    } else if !self.is_given(text) {
+                        let why = format!("{call} got `{text}`, which no body of the key gave");
                         self.found(What::Payload, why);
                     }
                 }
@@ -64,5 +72,18 @@ impl Checker<'_, '_> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether a body of the key, or an operator, may have given this answer.
+    fn is_given(&self, text: &str) -> bool {
+        let gives = |(_, start): &(&Call, &Start)| match &start.end {
+            // It may have ended, and its process was killed.
+            None => true,
+            Some((_, End::Answer(answer))) => **answer == *text,
+            // The hook finds the effect that it had.
+            Some((_, how)) => self.family == Family::Reconciled && *how == End::Unknown,
+        };
+        let mut resolved = self.key.settlings.iter();
+        self.starts.iter().any(gives) || resolved.any(|one| one.answer.as_deref() == Some(text))
     }
 }

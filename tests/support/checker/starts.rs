@@ -2,7 +2,7 @@
 
 use super::{Call, Checker, End, Family, Start, What};
 
-/// The share of a lease, in per cent, after which that of a killed owner may have lapsed: clocks of servers are slewed.
+/// The share of a lease, in per cent, after which one that is not renewed may have lapsed: clocks of servers are slewed.
 const LEAST: u64 = 95;
 
 type Run<'a> = (&'a Call, &'a Start);
@@ -63,15 +63,19 @@ impl Checker<'_, '_> {
                 None
             };
         }
+        let least = owner.begun + self.promise.lease / 100 * LEAST;
         if let Some((ended, how)) = &holder.end
             && *ended <= start.at
         {
             match how {
                 End::Down => return of("system error"),
                 End::Panic => return of("panic"),
-                End::Gone => return of("dropped"),
+                // The claim lapses with its lease, unless it becomes an unknown outcome.
+                End::Gone if self.family != Family::Unknown && start.at >= least => {
+                    return of("dropped");
+                }
                 End::Unknown if call.reconciled => return of("reconciled"),
-                End::Unknown | End::Answer(_) | End::Error(_) => {}
+                End::Gone | End::Unknown | End::Answer(_) | End::Error(_) => {}
             }
         }
         let mut settlings = self.settlings(owner.begun, start.at).peekable();
@@ -86,7 +90,6 @@ impl Checker<'_, '_> {
         if self.faults.lapsed(owner.begun, start.at) {
             return of("lapse");
         }
-        let least = owner.begun + self.promise.lease / 100 * LEAST;
         if start.at >= least && self.faults.killed(owner.process, owner.begun, start.at) {
             return of("killed");
         }

@@ -9,7 +9,7 @@ use super::*;
 const CASES: &str = "\
 0 1000 ran 1 p1 100 ok 0.1/0
 - a replay: good + 1 1100 got 1 p1 ok 0.1/0
-- another answer in a replay: Differing + 1 1100 got 1 p1 ok 7.7/0
+- another answer in a replay: Differing, Payload + 1 1100 got 1 p1 ok 7.7/0
 - an outcome that is unknown later: Lost + 1 1100 got 1 p1 Unknown
 - no attempt is left though there is an answer: Lost + 1 1100 got 1 p1 Exhausted
 - the call began before the answer was told: good + 1 1002 call 1 p1 0 | 1101 told 1 p1 Exhausted
@@ -18,6 +18,8 @@ const CASES: &str = "\
 - a mismatch of none: Lost, Payload + 1 1100 got 1 p1 Mismatch
 - a call of a process that was killed has no end: good + 1 1100 call 1 p1 0
 - one of a process that ended in order: NeverEnded + 1 1100 call 1 p1 0 | 9000 stopped 0 - in order
+- a process that ended in order: good + 1 9000 stopped 0 - in order
+- a process that had work left: NeverEnded + 1 9000 stopped 0 - the engine is not idle
 
 0 1000 ran 1 p1 100 ok 0.1/0
 1 3000 ran 9 p1 200 ok 1.9/0
@@ -50,6 +52,7 @@ const CASES: &str = "\
 0 1000 open 1 p1 100
 1 1900 ran 9 p1 200 ok 1.9/0
 - a killed owner has its claim for a lease: Unexplained ! 1500-1500 kill 0
+- a body that was dropped as well: Unexplained + 0 1500 end 1 p1 gone
 
 0 1000 ran 1 b1 - ok 0.1/0
 1 3000 ran 9 b2 - down
@@ -125,10 +128,27 @@ const CASES: &str = "\
 - another body starts: Unexplained, StartedAfterUnknown + 1 3000 ran 9 u1 200 ok 1.9/0
 - the attempt was overtaken: (lapse) + 1 3000 ran 9 u1 200 ok 1.9/0 ! 1001-1001 lapse -
 
+0 1000 open 1 u1 100 | 1002 end 1 u1 gone
+1 3000 ran 9 u1 200 ok 1.9/0
+- a dropped body whose outcome is unknown: Unexplained
+
+0 1000 open 1 u1 100
+1 1500 got 2 u1 Unknown | 3000 ran 9 u1 200 ok 1.9/0
+- a caller was refused as unknown: StartedAfterUnknown, (killed) ! 1200-1200 kill 0
+- and a reset followed: (reset) + 2 2000 reset 5 u1 begin | 2001 reset 5 u1 done
+
 0 1000 ran 1 u1 100 unknown
 2 2000 resolve 5 u1 begin 2.5/0 | 2001 resolve 5 u1 done 2.5/0
 - a resolution is the answer: good + 1 3000 got 9 u1 ok 2.5/0
-- another answer than that of the resolution: Differing + 1 3000 got 9 u1 ok 8.8/0
+- another answer than that of the resolution: Differing, Payload + 1 3000 got 9 u1 ok 8.8/0
+
+1 1000 got 1 p1 ok 7.7/0
+- an answer that no body of the key gave: Payload
+- that of a body of which no end is known: good + 0 900 open 1 p1 100
+- a body that ended otherwise: Payload + 0 900 open 1 p1 100 | 950 end 1 p1 down
+
+1 1000 got 1 r1 ok 7.7/0
+- that of an effect that a hook found: good + 0 900 open 1 r1 100 | 950 end 1 r1 unknown
 
 0 1000 ran 1 p1 100 down | 1100 ran 2 p1 150 down | 1200 ran 3 p1 200 ok 0.3/0
 - a record has each end: (system error) + 1 9000 recorded 0 p1 100:system-error 150:system-error 200:value
