@@ -75,6 +75,8 @@ pub(crate) fn main(settings: &str) {
         let message = info.payload().downcast_ref::<&str>().copied();
         if message != Some(calls::PANIC) {
             eprintln!("soak worker {}: {info}", process::id());
+            // None of those that bodies make, which are ends of calls: the soak fails.
+            process::abort();
         }
     }));
     let runtime = tokio::runtime::Builder::new_multi_thread()
