@@ -1,10 +1,15 @@
 //! The calls of two processes, and their answers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use idem_tests::checker::{Call, End, Faults, History, Promise, Start, What, check};
+use idem_tests::checker::{
+    Call, End, Fault, Faults, History, Promise, Start, Target, Violation, What, check,
+};
+
+pub(crate) type Span = Option<Range<Instant>>;
 
 /// One call of the library. A refused caller makes another one.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +50,7 @@ pub(crate) struct Verdict {
     pub(crate) calls: usize,
     /// Keys with more than one answer.
     pub(crate) differing: Vec<String>,
-    /// Bodies that ran again although the run before had not failed.
-    pub(crate) again: Vec<String>,
-    /// Any other violation.
+    /// Any other violation: also a body that runs again, if the run before did not fail and its claim was not forgotten.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -155,23 +158,35 @@ impl Journal {
         self.lock().refused.clone()
     }
 
-    /// Judges the calls, all of which have ended. The lease lapses in no fault of a run.
-    pub(crate) fn verdict(&self) -> Verdict {
+    /// Judges the calls, all of which have ended. The lease lapses in no fault of a run. A body may run again if
+    /// its claim may have been forgotten in this span.
+    pub(crate) fn verdict(&self, forgets: Span) -> Verdict {
         let mut inner = self.lock();
         inner.history.stopped.extend([0, 1]);
         let promise = Promise {
             lease: 0,
-            forgets: &[],
+            forgets: &["failover"],
         };
+        let fault = |span: Range<Instant>| Fault {
+            kind: "failover".to_owned(),
+            target: Target::Store,
+            from: self.micros(span.start),
+            to: self.micros(span.end),
+            killed: None,
+        };
+        let judge = |faults| check(&inner.history, &Faults::new(faults), promise).violations;
         let mut verdict = Verdict {
             calls: inner.history.calls().count(),
             wrong: inner.permanent.clone(),
             ..Verdict::default()
         };
-        for one in check(&inner.history, &Faults::default(), promise).violations {
+        let is_again =
+            |one: &Violation| matches!(one.what, What::Unexplained | What::StartedAfterAnswer);
+        let faulted = judge(forgets.map(fault).into_iter().collect()).into_iter();
+        let always = judge(Vec::new()).into_iter().filter(|one| !is_again(one));
+        for one in always.chain(faulted.filter(is_again)) {
             let kind = match one.what {
                 What::Differing | What::Lost => &mut verdict.differing,
-                What::Unexplained | What::StartedAfterAnswer => &mut verdict.again,
                 _ => &mut verdict.wrong,
             };
             kind.push(format!("{}: {}", one.key, one.why));
@@ -191,7 +206,26 @@ impl Journal {
     }
 
     fn now(&self) -> u64 {
-        let micros = self.began.elapsed().as_micros();
-        u64::try_from(micros).expect("a short time")
+        self.micros(Instant::now())
     }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.began).as_micros()).expect("a short time")
+    }
+}
+
+#[test]
+fn a_body_runs_again_only_if_its_claim_may_be_forgotten() {
+    let journal = Journal::default();
+    for process in 0..2 {
+        let attempt = journal.invoke(process, 0, 7);
+        journal.start(attempt, u64::from(process) + 1);
+        journal.told(attempt, End::Answer("ok 1/0".into()));
+    }
+    let (began, hour) = (journal.began, Duration::from_hours(1));
+    let again = |forgets| journal.verdict(forgets).wrong.len();
+    assert_eq!(again(Some(began..began + hour)), 0);
+    // The second start is one without an explanation, and one after an answer.
+    assert_eq!(again(Some(began + hour..began + 2 * hour)), 2);
+    assert_eq!(again(None), 2);
 }

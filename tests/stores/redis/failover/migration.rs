@@ -78,6 +78,6 @@ async fn slots_that_move_cost_no_call_an_error() {
     });
     nemesis.await.unwrap();
     let shared = load.finish().await;
-    conclude("slots move", Promise::Kept, &shared);
+    conclude("slots move", Promise::Kept, &shared, None);
     assert_eq!(shared.journal.refused().len(), 0);
 }

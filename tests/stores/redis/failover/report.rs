@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::journal::Verdict;
+use crate::journal::{Span, Verdict};
 use crate::load::Shared;
 use crate::plan::calls;
 
@@ -31,8 +31,9 @@ pub(crate) enum Promise {
 
 /// Judges a run with one fault on one shard.
 pub(crate) fn judge(name: &str, promise: Promise, fault: Fault, shared: &Shared, hit: usize) {
-    conclude(name, promise, shared);
     let meanwhile = fault.at..fault.served + MOMENT;
+    let forgets = (promise != Promise::Kept).then(|| meanwhile.clone());
+    conclude(name, promise, shared, forgets);
     for (key, returned) in shared.journal.forgotten() {
         let after = returned.saturating_duration_since(fault.at);
         let span = fault.served - fault.at;
@@ -47,20 +48,16 @@ pub(crate) fn judge(name: &str, promise: Promise, fault: Fault, shared: &Shared,
     assert_eq!(elsewhere.count(), 0, "{name}: calls on other shards");
 }
 
-/// Judges answers and runs of bodies.
-pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared) {
+/// Judges answers and runs of bodies. Claims may be forgotten in this span.
+pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared, forgets: Span) {
     let Verdict {
         calls: made,
         differing,
-        again,
         wrong,
-    } = shared.journal.verdict();
+    } = shared.journal.verdict(forgets);
     assert!(made >= calls(), "{name}: {made} calls");
     assert_eq!(wrong, [""; 0], "{name}");
     if promise != Promise::Forgetful {
         assert_eq!(differing, [""; 0], "{name}");
-    }
-    if promise == Promise::Kept {
-        assert_eq!(again, [""; 0], "{name}");
     }
 }
