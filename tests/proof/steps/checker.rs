@@ -44,6 +44,8 @@ pub(crate) fn violations(events: &[Event], rules: &Rules) -> Vec<String> {
         budgets(events),
         idle(events),
         end(events, rules),
+        granted_twice(events),
+        released(events, rules),
     ];
     checks.into_iter().flatten().collect()
 }
@@ -403,4 +405,52 @@ fn end(events: &[Event], rules: &Rules) -> Option<String> {
         Said::Nothing => "Nothing",
     };
     (!rules.ends.contains(&word)).then(|| format!("the last call got {word}"))
+}
+
+/// 15. Another owner is granted a claim only when the lease of the last one is over, or when its owner has sent its end.
+fn granted_twice(events: &[Event]) -> Option<String> {
+    let (mut held, mut ended) = (None, HashSet::new());
+    for event in events {
+        match event.what {
+            What::Granted { owner, until, .. } => match held {
+                Some((other, lasts)) if other != owner && lasts > event.store => {
+                    return Some(format!(
+                        "owner {owner} is granted the claim of owner {other}"
+                    ));
+                }
+                // The reply to a renewal may follow the end.
+                _ => held = Some((owner, until)).filter(|_| !ended.contains(&owner)),
+            },
+            What::Ends(owner, _) => {
+                ended.insert(owner);
+                held = held.filter(|(other, _)| *other != owner);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 16. No owner releases the key after its body gave an answer, or ended with an unknown outcome.
+fn released(events: &[Event], rules: &Rules) -> Option<String> {
+    let (mut owners, mut calls, mut ended) = (HashMap::new(), HashMap::new(), HashSet::new());
+    let is_effect = |how| how == Ending::Value || how == Ending::Business;
+    for event in events {
+        match event.what {
+            What::Granted { owner, fence, .. } => {
+                owners.insert(fence, owner);
+            }
+            What::Start { call, fence, .. } => {
+                calls.extend(owners.get(&fence).map(|by| (call, *by)))
+            }
+            What::End { call, how } if is_effect(how) || rules.unknown.contains(&how) => {
+                ended.extend(calls.remove(&call));
+            }
+            What::Ends(owner, true) if ended.contains(&owner) => {
+                return Some(format!("owner {owner} releases the key after its body"));
+            }
+            _ => {}
+        }
+    }
+    None
 }

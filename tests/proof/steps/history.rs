@@ -89,6 +89,8 @@ pub(crate) enum What {
     },
     /// The store has this outcome from now on.
     Stored(OutcomeKind),
+    /// The owner of a claim sends its end to the store: an outcome, or with `true` the release of the key.
+    Ends(u32, bool),
     /// An operator reset the record.
     Reset,
     StepsDropped,

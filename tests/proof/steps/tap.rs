@@ -106,6 +106,7 @@ impl Forward for Tap {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
+        self.ends(claim.owner, false);
         let work = self.store.complete_claim(key, claim, record);
         self.pass(work, move |reply| {
             if let CompleteReply::Stored { .. } = reply {
@@ -120,6 +121,7 @@ impl Forward for Tap {
         owner: &'a Owner,
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
+        self.ends(*owner, true);
         self.pass(self.store.release(key, owner, remains), |_| ())
     }
 
@@ -131,6 +133,7 @@ impl Forward for Tap {
         journal: &'a Journal,
         seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
+        self.ends(*owner, true);
         let work = (self.store).release_with_journal(key, owner, remains, journal, seen);
         self.pass(work, move |reply| {
             if *reply == ReleaseReply::Released {
@@ -198,6 +201,12 @@ impl Forward for Tap {
 }
 
 impl Tap {
+    /// Before the store has it, so that no grant that follows from it is recorded earlier.
+    fn ends(&self, owner: Owner, releases: bool) {
+        let owner = self.history.owner(owner);
+        self.history.add(What::Ends(owner, releases));
+    }
+
     fn stored(&self, record: &Bytes) {
         let record = Record::decode(record.clone()).expect("the engine sends records");
         self.history.add(match record.header.state {

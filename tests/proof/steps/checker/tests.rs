@@ -66,6 +66,7 @@ fn event(words: &[&str]) -> What {
             },
         },
         ["store", kind] => What::Stored(outcome(kind)),
+        [end @ ("ends" | "release"), owner] => What::Ends(number(owner), end == "release"),
         ["unsaved", place] => What::Unsaved {
             far: place == "far",
         },
@@ -104,7 +105,7 @@ const PARTS: [(&str, &str); 11] = [
     ("FIRST", "CLAIM, end 1 Value, store Value, return 1 Value 1"),
     (
         "UNKNOWN",
-        "CLAIM, end 1 Unknown, store Unknown, return 1 Failed, call 2",
+        "CLAIM, end 1 Unknown, ends 1, store Unknown, return 1 Failed, call 2",
     ),
     // Of two bodies, of which the second takes over.
     ("TAKEN", "at 30, call 2, grant 2 until 60, start 2 2"),
@@ -112,7 +113,7 @@ const PARTS: [(&str, &str); 11] = [
     // Of a body that fails, and of one that continues.
     (
         "FAILS",
-        "end 1 System, return 1 Failed, call 2, grant 2 until 30, start 2 2",
+        "end 1 System, release 1, return 1 Failed, call 2, grant 2 until 30, start 2 2",
     ),
     (
         "STEP",
@@ -133,7 +134,7 @@ const PARTS: [(&str, &str); 11] = [
 /// the checker finds none elsewhere, the sweep shows.
 const HISTORIES: &str = "
 two bodies within a lease: CLAIM, at 29, call 2, grant 2 until 59, start 2 2, BOTH
-    => call 2 starts while the lease of call 1 lasts
+    => call 2 starts while the lease of call 1 lasts; owner 2 is granted the claim of owner 1
 a fence that does not grow: call 1, grant 2 until 30, start 1 2, at 30, call 2, grant 1 until 60, start 2 1, BOTH
     => call 2 starts with fence 1 after 2
 a body without a claim: CLAIM, at 30, call 2, ask 2, verdict 2 nothing, start 2 2, BOTH
@@ -165,12 +166,12 @@ a released attempt of one attempt: CLAIM, TAKEN 1, BOTH
 
 a body after an unknown outcome: UNKNOWN, grant 2 until 30, start 2 2, ANSWER
     => fence 2 is granted, and the outcome is unknown
-a body after an outcome that was not stored: CLAIM, end 1 Unknown, return 1 Failed, call 2, grant 2 until 30, \
-    start 2 2, ANSWER
+a body after an outcome that was not stored: CLAIM, end 1 Unknown, ends 1, return 1 Failed, call 2, \
+    grant 2 until 30, start 2 2, ANSWER
     => fence 2 is granted, and the outcome is unknown
 a hook that cannot say: UNKNOWN, ask 2, verdict 2 unknown, RUNS
     => fence 3 is granted, and the outcome is unknown
-the hook of another owner found nothing: UNKNOWN, ask 1, verdict 1 nothing, ask 2, RUNS
+the hook of another owner found nothing: UNKNOWN, ask 1, verdict 1 nothing, ends 1, ask 2, RUNS
     => fence 3 is granted, and the outcome is unknown
 
 a call that is late: FIRST, call 2, at 10, return 2 Running, call 3, return 3 Value 1
@@ -199,6 +200,16 @@ a body that goes on behind a step that is not stored: CLAIM, step-start 1 0 1, s
     => call 1 goes on, and step 0 is not stored
 a step after a lost lease: CLAIM, lease-lost near, STEP, FAILS, ANSWER
     => call 1 starts step 0, and has lost its lease
+
+a grant while an answer is on its way: CLAIM, end 1 Value, at 5, call 2, grant 2 until 35, start 2 2, ANSWER, \
+    return 1 Value 2
+    => owner 2 is granted the claim of owner 1
+a key that is released after its answer: CLAIM, end 1 Value, unsaved near, release 1, return 1 Value 1, call 2, \
+    grant 2 until 30, start 2 2, ANSWER
+    => owner 1 releases the key after its body
+a key that is released after an unknown outcome: CLAIM, end 1 Unknown, release 1, return 1 Failed, call 2, ask 2, \
+    verdict 2 nothing, grant 3 until 30 to 2, start 2 3, ANSWER
+    => owner 1 releases the key after its body
 ";
 
 /// The events of a history: from `at` to `at`, at the same second of both clocks.
