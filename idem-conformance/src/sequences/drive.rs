@@ -698,7 +698,12 @@ fn settle_grant(expected: &Expected, claim: &mut ClaimReply, model: &ClaimReply)
     };
     let is_lapsed = |claim| adds_lapsed(journal, before, claim);
     let is_right = expected.lapsed.as_ref().is_none_or(is_lapsed);
-    if expected.new_fence == (*fence > *last) && is_right {
+    let is_next = if expected.new_fence {
+        *fence > *last
+    } else {
+        *fence == *last
+    };
+    if is_next && is_right {
         *fence = *last;
         if expected.lapsed.is_some() {
             *journal = before.clone();

@@ -400,6 +400,8 @@ flaws! {
     7 lowers_fences_by_late_answers: Sequences =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.header.fence = s.brought.header.fence);
     7 looks_into_an_attempt_under_its_fence: Both => Put(CLAIM, looks, fence_as_before);
+    7 lowers_the_fence_of_a_reconciliation_sent_again: Sequences =>
+        Put(CLAIM, |s| mine(s) && reconciling(s) && s.asked.reconciles, |w, _| w.header.fence = Fence::default());
     7 starts_under_the_fence_of_a_reconciliation: Sequences => Put(CLAIM, starts, fence_as_before);
     7 lowers_fences_by_resolutions: Both => Put(RESOLVE, any, |w, _| w.header.fence = Fence::default());
     8 counts_no_takeover: Both => See(CLAIM, |s| theirs(s) && pending(s), Attempts(1));
