@@ -659,16 +659,10 @@ fn is_answer(record: &Record, model: &Record) -> bool {
         || !is_answered(model.header.state) && record.header == bare && record.body().is_empty()
 }
 
-/// Whether a record is the model's claim, as a waiting call gets it: a copy may have a shorter lease and life.
+/// Whether a record is the model's claim, as a waiting call gets it: a copy may be that of an earlier claim of its owner.
 fn is_polled(record: &Record, model: &Record) -> bool {
-    let mut copied = model.header;
-    copied.state = match (record.header.state, copied.state) {
-        (State::Pending { lease }, State::Pending { .. }) => State::Pending { lease },
-        (State::Reconciling { lease }, State::Reconciling { .. }) => State::Reconciling { lease },
-        _ => return is_answer(record, model),
-    };
-    (copied.retain, copied.journal) = (record.header.retain, record.header.journal);
-    record.header == copied
+    let is_copy = is_claim(&record.header) && record.header.owner == model.header.owner;
+    is_copy || is_answer(record, model)
 }
 
 /// Replaces a remaining time by the model's, which may be more by the drift.
