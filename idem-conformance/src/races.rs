@@ -20,6 +20,8 @@ cases! {
     1 a_completion_and_a_takeover_do_not_both_happen: transport,
     1 a_renewal_and_a_takeover_do_not_both_happen,
     1 an_append_and_a_takeover_do_not_both_happen,
+    1 a_renewal_does_not_undo_the_end_of_its_claim: transport,
+    1 a_step_is_kept_beside_a_renewal_or_a_release,
     1 a_release_and_a_takeover_do_not_both_happen,
     1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
     4 of_many_late_answers_one_counts,
@@ -204,6 +206,61 @@ async fn an_append_and_a_takeover_do_not_both_happen(p: Probe) {
             other => panic!("no order of the two explains {other:?}"),
         };
         assert_eq!(p.header().await.owner, holder);
+    }
+}
+
+/// An engine renews on its own thread, beside the operations of the call.
+async fn a_renewal_does_not_undo_the_end_of_its_claim(p: Probe) {
+    let claim = header(pending());
+    for round in 0..ROUNDS * 4 {
+        p.plant(&claim, b"", RETAIN).await;
+        let (one, two) = (p.clone(), p.client());
+        let completes = round % 4 < 2;
+        let renewal = async move { one.renew(&claim).await };
+        let end = async move {
+            if completes {
+                assert_eq!(two.complete(&answer(&claim, b"first")).await, IN_TIME);
+            } else {
+                assert_eq!(two.release(A, Remains::Request).await, RELEASED);
+            }
+        };
+        let (renewed, ()) = both(round, renewal, end).await;
+        assert!(matches!(renewed, RenewReply::Renewed | RenewReply::Lost));
+        let (record, _) = p.found().await;
+        if completes {
+            assert_eq!(record.header.state, finished(&claim).state);
+            assert_eq!(record.body(), b"first");
+        } else {
+            assert_eq!(record.header.state, State::Released);
+        }
+    }
+}
+
+async fn a_step_is_kept_beside_a_renewal_or_a_release(p: Probe) {
+    if !p.keeps_journals().await {
+        return;
+    }
+    let claim = header(pending());
+    for round in 0..ROUNDS * 4 {
+        p.plant(&claim, b"", RETAIN).await;
+        let (one, two) = (p.clone(), p.client());
+        let renews = round % 4 < 2;
+        let append = async move { one.append(&claim, b"step", 0).await };
+        let other = async move {
+            if renews {
+                assert_eq!(two.renew(&claim).await, RenewReply::Renewed);
+            } else {
+                assert_eq!(two.release(A, Remains::Request).await, RELEASED);
+            }
+        };
+        let kept: &[u8] = match both(round, append, other).await.0 {
+            AppendReply::Appended => b"step",
+            AppendReply::Lost if !renews => b"",
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        let (record, _) = p.found().await;
+        assert_eq!(&record.journal().as_bytes()[..], kept);
+        assert_eq!(record.header.state == State::Released, !renews);
     }
 }
 

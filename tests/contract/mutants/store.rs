@@ -322,6 +322,7 @@ impl Flawed {
 
     /// The record with its life, as the flaw sees its key.
     async fn look(&self, key: &RecordKey, step: &mut Step) {
+        (step.before, step.found, step.unreadable) = (None, None, None);
         match self.0.records.read(key).await {
             Ok(ReadReply::Found { record, left }) => {
                 step.before = Some((record.header, left));
@@ -348,14 +349,18 @@ impl Flawed {
     ) -> Result<T, rules::StoreError> {
         let key = &self.key(key);
         let (inner, op) = (&*self.0, step.op);
-        let is_apart = matches!(inner.at, At::Apart(ops) if ops.contains(&op));
+        let of_owner = matches!(inner.at, At::ApartOfOwner(ops) if ops.contains(&op));
+        let is_apart = of_owner || matches!(inner.at, At::Apart(ops) if ops.contains(&op));
         if is_apart {
             self.look(key, &mut step).await;
             tokio::task::yield_now().await;
         }
+        let seen = step.before.map(|(header, _)| header.owner);
         // Nothing below waits: the memory store replies at once.
         let _turn = lock(&inner.turn);
-        if !is_apart {
+        let stored = (inner.records.peek(key)).and_then(|bytes| Header::decode(&bytes).ok());
+        let is_same = stored.map(|header| header.owner) == seen;
+        if !is_apart || of_owner && !is_same {
             now(self.look(key, &mut step));
         }
         step.misread(inner.at);

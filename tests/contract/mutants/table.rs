@@ -12,8 +12,8 @@ use idem_runtime::store::{
 };
 
 use self::At::{
-    Apart, Ask, DeniesJournals, FirstWatch, Key, List, Listeners, NeverHears, OneListener,
-    OwnersTwice, Put, Room, Say, See, Watches,
+    Apart, ApartOfOwner, Ask, DeniesJournals, FirstWatch, Key, List, Listeners, NeverHears,
+    OneListener, OwnersTwice, Put, Room, Say, See, Watches,
 };
 use self::By::{Both, Cases, Sequences};
 use self::Seen::{As, AsClaim, Attempts, Early, Gone, Lapsed, Late, OfCaller, OfNobody, Readable};
@@ -39,6 +39,8 @@ pub(crate) enum At {
     Room(Ops),
     /// These operations look, and write a moment later.
     Apart(Ops),
+    /// The same, unless another owner has the record by then.
+    ApartOfOwner(Ops),
     /// Watches are notified by these operations only.
     Watches(When),
     /// Only the first watch of a key is notified.
@@ -323,13 +325,16 @@ flaws! {
     1 renews_a_moment_after_it_looked: Cases => Apart(RENEW);
     1 appends_a_moment_after_it_looked: Cases => Apart(APPEND);
     1 resolves_a_moment_after_it_looked: Cases => Apart(RESOLVE);
+    1 renews_over_what_its_owner_did_meanwhile: Cases => ApartOfOwner(RENEW);
+    1 appends_over_what_its_owner_did_meanwhile: Cases => ApartOfOwner(APPEND);
+    1 releases_over_what_its_owner_did_meanwhile: Cases => ApartOfOwner(PLAIN);
     1 gives_two_callers_one_owner: Both => OwnersTwice;
     2 completes_for_every_owner: Both => See(COMPLETE, |s| !done(s), OfCaller);
     2 releases_for_every_owner: Both => See(RELEASE, pending, OfCaller);
     2 renews_for_every_owner: Both => See(RENEW, any, OfCaller);
     2 appends_for_every_owner: Both => See(APPEND, any, OfCaller);
-    2 renews_what_is_released: Sequences => See(RENEW, released, AsClaim);
-    2 appends_to_what_has_ended: Sequences => See(APPEND, mine, AsClaim);
+    2 renews_what_is_released: Both => See(RENEW, released, AsClaim);
+    2 appends_to_what_has_ended: Both => See(APPEND, mine, AsClaim);
     2 refuses_late_answers: Both => Say(COMPLETE, |s| theirs(s) && !done(s), OVERTAKEN);
     2 forgets_lost_claims: Sequences => Say(RENEW, absent, &Reply::Renew(RenewReply::Lost));
     2 forgets_lost_journals: Both => Say(APPEND, absent, &Reply::Append(AppendReply::Lost));
@@ -514,7 +519,7 @@ flaws! {
     18 ends_with_the_journal_that_it_is_given: Both =>
         Put(COMPLETE, |s| !absent(s), |w, s| w.tail = s.brought.as_bytes()[56..].to_vec());
     18 forgets_journals_by_claims: Both => Put(CLAIM, any, |w, _| journal(w, Vec::new()));
-    18 forgets_journals_by_renewals: Sequences => Put(RENEW, any, |w, _| journal(w, Vec::new()));
+    18 forgets_journals_by_renewals: Both => Put(RENEW, any, |w, _| journal(w, Vec::new()));
     18 forgets_journals_by_releases: Both => Put(PLAIN, any, |w, _| journal(w, Vec::new()));
     18 keeps_the_old_journal_over_a_release: Both => Put(WITH, any, journal_as_before);
     18 frees_requests_of_journals: Sequences =>
