@@ -186,7 +186,7 @@ async fn a_copy_that_arrives_after_a_reset_is_no_answer() {
         assert_eq!(one.pay("a").await.unwrap().run, 2);
         drop(delayed);
     };
-    let both = async { tokio::join!(reading, resetting) };
+    let both = Box::pin(async { tokio::join!(reading, resetting) });
     let (run, ()) = patiently("both have an answer", both).await;
     assert_eq!(run, 2);
 }

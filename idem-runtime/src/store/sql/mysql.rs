@@ -121,10 +121,15 @@ fn kind_of(number: u16) -> SqlErrorKind {
         1142 | 1143 | 1227 => SqlErrorKind::Refused,
         1290 | 1792 | 1836 => SqlErrorKind::ReadOnly,
         // 1927 and 4031 are returned on a connection that the server has closed; prepared statements are too many (1461),
-        // gone (1243) or outdated (1615), as behind a proxy that has changed the server.
-        1040
+        // gone (1243) or outdated (1615), as behind a proxy that has changed the server. Of 3, 1026 and 1030 the disk is
+        // full or fails, as the text alone says; 1180 and 3100 are of a commit of which the outcome is unknown.
+        3
+        | 1026
+        | 1030
+        | 1040
         | 1129
         | 1158..=1161
+        | 1180
         | 1203
         | 1206
         | 1226
@@ -136,9 +141,8 @@ fn kind_of(number: u16) -> SqlErrorKind {
         | 1927
         | 1969
         | 3024
+        | 3100
         | 4031 => SqlErrorKind::Busy,
-        // The disk is full or fails, and the text alone says which; a commit of which the outcome is unknown.
-        3 | 1026 | 1030 | 1180 | 3100 => SqlErrorKind::Busy,
         // A proxy that has lost its server forwards its own client errors, 2000 and more; ProxySQL and RDS Proxy return
         // 9000 and more then.
         1047 | 1053 | 1077 | 1079 | 2000..=2999 | 9000..=9999 => SqlErrorKind::Unavailable,
