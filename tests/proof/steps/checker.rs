@@ -441,7 +441,7 @@ fn released(events: &[Event], rules: &Rules) -> Option<String> {
                 owners.insert(fence, owner);
             }
             What::Start { call, fence, .. } => {
-                calls.extend(owners.get(&fence).map(|by| (call, *by)))
+                calls.extend(owners.get(&fence).map(|by| (call, *by)));
             }
             What::End { call, how } if is_effect(how) || rules.unknown.contains(&how) => {
                 ended.extend(calls.remove(&call));
