@@ -7,7 +7,8 @@ use idem_harness::{ClusterSetup, RedisServer, TcpProxy};
 use idem_runtime::store::redis::Server;
 use idem_runtime::store::{Store, StoreErrorKind};
 use idem_tests::shop::{
-    Shop, assert_refused, assert_unreachable, cluster_is_up, connect, patiently, until,
+    Shop, assert_refused, assert_unreachable, cluster_is_up, connect, patient, patiently,
+    persistent, until,
 };
 
 use crate::client::{Client, told};
@@ -98,19 +99,19 @@ async fn a_slot_without_an_owner_is_reported() {
     patiently("all slots", all).await;
 }
 
-/// With the time of the node, which the first reply told.
+/// As on a single server: the time of the node is known from the call before.
 #[tokio::test]
-async fn a_first_claim_is_a_plain_command() {
+async fn a_first_call_is_a_plain_command_and_a_script() {
     let server = RedisServer::builder()
         .arg("--cluster-enabled", "yes")
         .start();
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     cluster_is_up(&server).await;
-    let client = Client::of(&server.url()).await;
-    client.take(&Keys::anywhere().key(0)).await;
+    let shop = Shop::open_with(&server.url(), patient, persistent).await;
+    shop.pay("warm").await.unwrap();
     let mut monitor = server.monitor();
-    client.take(&Keys::anywhere().key(1)).await;
-    assert_eq!(monitor.names(), ["SET"]);
+    shop.pay("a").await.unwrap();
+    assert_eq!(monitor.names(), ["SET", "EVALSHA"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
