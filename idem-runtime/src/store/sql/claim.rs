@@ -128,24 +128,22 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let mut outcome = None;
         // There a statement that changes nothing waits for other writers as well.
         if B::DIALECT.has_one_writer && !reads {
-            match timeout(HELD_UP, sent.as_mut()).await {
-                Ok(done) => outcome = Some(done),
-                Err(_) => {
-                    let mut read = Box::pin(self.read_row(access));
-                    // Both are polled: the claim may hold the only connection.
-                    let first = poll_fn(|cx| match sent.as_mut().poll(cx) {
-                        Poll::Ready(done) => Poll::Ready(ControlFlow::Break(done)),
-                        Poll::Pending => read.as_mut().poll(cx).map(ControlFlow::Continue),
-                    });
-                    match first.await {
-                        ControlFlow::Break(done) => outcome = Some(done),
-                        // A row of its own owner was written meanwhile by this claim.
-                        ControlFlow::Continue(row) => {
-                            if let Some(row) = row?
-                                && !row.is_of(&request.owner)
-                            {
-                                return Ok(FirstClaim::Exists(Some(row)));
-                            }
+            outcome = timeout(HELD_UP, sent.as_mut()).await.ok();
+            if outcome.is_none() {
+                let mut read = Box::pin(self.read_row(access));
+                // Both are polled: the claim may hold the only connection.
+                let first = poll_fn(|cx| match sent.as_mut().poll(cx) {
+                    Poll::Ready(done) => Poll::Ready(ControlFlow::Break(done)),
+                    Poll::Pending => read.as_mut().poll(cx).map(ControlFlow::Continue),
+                });
+                match first.await {
+                    ControlFlow::Break(done) => outcome = Some(done),
+                    // A row of its own owner was written meanwhile by this claim.
+                    ControlFlow::Continue(row) => {
+                        if let Some(row) = row?
+                            && !row.is_of(&request.owner)
+                        {
+                            return Ok(FirstClaim::Exists(Some(row)));
                         }
                     }
                 }

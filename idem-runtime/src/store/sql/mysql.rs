@@ -254,7 +254,7 @@ impl SqlDriver for MySql {
 mod tests {
     use super::*;
 
-    /// As numbered by ProxySQL, RDS Proxy and servers behind them.
+    /// As numbered by `ProxySQL`, RDS Proxy and servers behind them.
     #[test]
     fn errors_of_a_proxy_or_a_full_disk_are_transient() {
         for number in [2013, 9001, 9501] {
