@@ -27,15 +27,7 @@ pub(crate) type Request<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> 
 /// A store with one connection for claims, and one for endings, so that nearly all requests wait; and that has seen so
 /// many new keys that it inserts without a read first.
 pub(crate) async fn narrow<B: Database>(test_database: &TestDatabase) -> SqlStore<B> {
-    with_connections(2, test_database).await
-}
-
-async fn with_connections<B: Database>(
-    connections: usize,
-    test_database: &TestDatabase,
-) -> SqlStore<B> {
-    let open = open_with::<B>(&test_database.url, |store| store.connections(connections));
-    let store = open.await;
+    let store = open_with::<B>(&test_database.url, |store| store.connections(2)).await;
     let claims = (1_000..1_200).map(|number| claiming(&store, &elsewhere(number), Owner::random()));
     for reply in replies(sent(claims).await).await {
         reply.unwrap();
@@ -239,8 +231,7 @@ async fn a_bad_record_harms_no_other_request<B: Database>() {
 
 async fn a_record_of_an_open_transaction_delays_no_other_claim<B: Server>() {
     let test_database = TestDatabase::new::<B>();
-    // A claim that is sent alone waits on one, and after a quarter of the time limit on another one.
-    let store = with_connections::<B>(3, &test_database).await;
+    let store = narrow::<B>(&test_database).await;
     claim_of(&store, 75).await.unwrap();
     for sql in [
         "CREATE TABLE held AS SELECT * FROM idem_records",
