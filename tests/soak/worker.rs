@@ -75,7 +75,7 @@ pub(crate) fn main(settings: &str) {
         let message = info.payload().downcast_ref::<&str>().copied();
         if message != Some(calls::PANIC) {
             eprintln!("soak worker {}: {info}", process::id());
-            // None of those that bodies make, which are ends of calls: the soak fails.
+            // A planned panic of a body is the end of its call; any other panic ends the worker, and the soak fails.
             process::abort();
         }
     }));
