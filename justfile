@@ -3,6 +3,7 @@
 # everything that CI runs
 all:
     scripts/test
+    scripts/test thorough
 
 # formatting, lints, and each feature alone
 lint:
