@@ -152,7 +152,9 @@ impl Subscribed for Nats {
     async fn unsubscribe(&self) {
         let client = self.client().await;
         let deleted = client.delete_consumer_from_stream(DURABLE, STREAM).await;
-        assert!(deleted.expect("it is there").success);
+        // It is gone, and a write of its state has left a file: https://github.com/nats-io/nats-server/pull/7886
+        let has_file = format!("{deleted:?}").contains("directory not empty");
+        assert!(has_file || deleted.expect("it is there").success);
     }
 
     async fn is_subscribed(&self) -> bool {
