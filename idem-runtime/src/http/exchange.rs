@@ -81,6 +81,8 @@ pub(super) enum Ended<B: Body, E> {
         disposition: Disposition,
     },
     Failed(E),
+    /// The service has not begun.
+    Unready(E),
     Refused(Error),
 }
 
@@ -97,7 +99,7 @@ pub(super) enum Disposition {
 }
 
 impl<B: Body, E> Exchange<B, E> {
-    fn executed(end: Ended<B, E>) -> Self {
+    pub(super) fn executed(end: Ended<B, E>) -> Self {
         let how = AnswerSource::Executed;
         Self { end, how }
     }
@@ -234,7 +236,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
             }
             | Ended::Failed(_) => return settled_as(rules.status.without_response(), None),
             // A body returns a response or an error; only idem refuses.
-            Ended::Refused(_) => return Encoded::Release(Remains::Request),
+            Ended::Unready(_) | Ended::Refused(_) => return Encoded::Release(Remains::Request),
         };
         rules.encode(response, response.body().frames(), format)
     }

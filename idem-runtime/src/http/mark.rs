@@ -7,7 +7,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::replayed::mark_replayed;
-use super::service::{ServiceFuture, take_ready};
+use super::service::ServiceFuture;
 use crate::call::ReplayCount;
 
 /// Marks responses whose idempotent calls were all replayed.
@@ -88,7 +88,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut inner = take_ready(&mut self.inner);
+        // The one that is ready goes, and its clone stays.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(ReplayCount::watch(async move {
             let mut response = inner.call(request).await?;
             if ReplayCount::are_all() {

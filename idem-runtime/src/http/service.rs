@@ -1,5 +1,6 @@
 //! The service that the layer wraps around another.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -33,6 +34,9 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and the
 /// response to a request with a key has a [`AnswerSource`] among its own.
+///
+/// It is always ready. The inner service is asked when a request is about to run, so that a limit inside counts neither
+/// repeats nor requests whose body or claim is on its way; a request waits for it with its key claimed.
 ///
 /// # Errors
 ///
@@ -73,24 +77,18 @@ where
     type Error = S::Error;
     type Future = ServiceFuture<Result<Self::Response, S::Error>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = take_ready(&mut self.inner);
+        let inner = self.inner.clone();
         if self.settings.covers(request.method()) {
             Box::pin(protect(Arc::clone(&self.settings), inner, request))
         } else {
             Box::pin(pass(inner, request))
         }
     }
-}
-
-/// Takes the service that is ready, and leaves a clone.
-pub(super) fn take_ready<S: Clone>(service: &mut S) -> S {
-    let clone = service.clone();
-    std::mem::replace(service, clone)
 }
 
 /// Calls the inner service without any protection.
@@ -103,6 +101,7 @@ where
     B: Body,
     R: Body,
 {
+    poll_fn(|cx| inner.poll_ready(cx)).await?;
     let response = inner.call(request.map(Buffered::passing)).await?;
     Ok(response.map(Buffered::passing))
 }
@@ -180,7 +179,7 @@ where
                 response,
                 disposition,
             } => answer(&settings, response, &disposition, how, is_head),
-            Ended::Failed(error) => return Err(error),
+            Ended::Failed(error) | Ended::Unready(error) => return Err(error),
             Ended::Refused(error) => {
                 let mut problem = Problem::from(&error);
                 if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
@@ -269,6 +268,9 @@ where
             parts,
             body,
         } = *self;
+        if let Err(error) = poll_fn(|cx| inner.poll_ready(cx)).await {
+            return Exchange::executed(Ended::Unready(error));
+        }
         let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;
         let max_bytes = settings.max_response_bytes();

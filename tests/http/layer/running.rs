@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use http::StatusCode;
-use idem_runtime::Reconciled;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict};
+use idem_runtime::{OnRunning, Reconciled};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{Layer as _, ServiceExt};
 use tower_http::timeout::TimeoutLayer;
 
 use crate::client::{
@@ -295,4 +297,38 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     assert_eq!(send(&shop.service, order("next", "tea")).await.body, "tea");
     let repeat = send(&shop.service, order("hangs", "tea")).await;
     assert_eq!(repeat.problem(), (500, "outcome-unknown"));
+}
+
+/// A router is always ready, and a plain service is not. Finds repeats and slow clients that fill a limit inside.
+#[tokio::test]
+async fn a_limit_inside_counts_handlers_alone() {
+    let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
+    let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
+    let (begin, through) = (Arc::clone(&begun), Arc::clone(&go_on));
+    let handler = post(move |order: Bytes| async move {
+        begin.add_permits(1);
+        through.acquire().await.unwrap().forget();
+        order
+    });
+    let limited = GlobalConcurrencyLimitLayer::new(1);
+    let limited = limited.layer(Router::new().route("/orders", handler));
+    let service = fixture.layer().layer(limited);
+    let service = ServiceExt::<Request>::map_response(service, |response| response.map(Body::new));
+    let (slow, body) = frames();
+    let waiting = spawn(&service, with_key("\"slow\"", body));
+    go_on.add_permits(1);
+    send(&service, order("done", "tea")).await;
+    let first = spawn(&service, order("runs", "tea"));
+    let both = begun.acquire_many(2);
+    patiently("the handler runs", both).await.unwrap().forget();
+    let repeat = send(&service, order("done", "tea")).await;
+    assert_eq!(repeat.replay(), (true, "tea"));
+    let repeat = send(&service, order("runs", "tea")).await;
+    assert_eq!(repeat.problem(), (409, "request-running"));
+    drop(slow);
+    go_on.add_permits(2);
+    for answer in [first, waiting] {
+        let answer = patiently("an answer", answer).await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+    }
 }
