@@ -121,6 +121,9 @@ async fn a_reply_of_another_value_is_refused() {
         for error in [
             read_as::<Reply<u8>>(&engine).await.unwrap_err(),
             read::<Order>(&engine).await.unwrap_err(),
+            // Neither it nor any value may be taken for the reply.
+            read_as::<Lenient>(&engine).await.unwrap_err(),
+            read_as::<Value>(&engine).await.unwrap_err(),
         ] {
             assert_eq!(*error.kind(), ErrorKind::Undecodable);
         }

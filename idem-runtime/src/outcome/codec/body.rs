@@ -7,6 +7,11 @@ use serde::de::DeserializeOwned;
 use super::failure::Undecodable;
 use super::layout::{AnswerFormat, Layout};
 
+/// The first bytes of a stored [`Reply`](crate::http::Reply): a member that no field of Rust is named as.
+const REPLY: &[u8] = br#"{"$reply":"#;
+#[cfg(feature = "msgpack")]
+const PACKED_REPLY: &[u8] = b"\x82\xa6$reply";
+
 /// The serialized value of a record, opened.
 pub struct Body<'a> {
     pub(super) layout: Layout,
@@ -21,6 +26,19 @@ impl Body<'_> {
             Layout::Own => Ok(&self.bytes),
             Layout::Serialized(_) => Err(Undecodable::Mistyped { at: 0 }),
         }
+    }
+
+    /// Whether it is a stored reply, of which a `T` that accepts any members would read one of itself.
+    ///
+    /// A process without the feature `http` meets those of another one.
+    pub(crate) fn is_reply(&self) -> bool {
+        let begins = match self.layout {
+            Layout::Serialized(AnswerFormat::Json) => REPLY,
+            #[cfg(feature = "msgpack")]
+            Layout::Serialized(AnswerFormat::MessagePack) => PACKED_REPLY,
+            Layout::Own => return false,
+        };
+        self.bytes.starts_with(begins)
     }
 
     pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {

@@ -84,11 +84,14 @@ impl<T: Serialize + DeserializeOwned> Replay for T {
     }
 
     fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
+        if body.is_reply() {
+            return Err(Undecodable::Mistyped { at: 0 });
+        }
         body.take()
     }
 
     fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
-        match body.take() {
+        match Self::read(body) {
             Ok(value) => *self = value,
             Err(error) => return Err(error.in_own_form::<T>()),
         }
