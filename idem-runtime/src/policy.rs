@@ -257,8 +257,8 @@ macro_rules! define_policy {
         /// The settings of an operation.
         ///
         /// A setting that an operation leaves open is that of its engine, and one that the engine leaves open has the
-        /// default named here. Two are not the engine's: `error_ttl` where the operation has a `ttl`, and `on_panic` and
-        /// `on_duplicate` of an HTTP layer, which says its own defaults. Every builder has the same setters, and `policy` to set several at once:
+        /// default named here. Not the engine's are `error_ttl` where the operation has a `ttl`, and `on_panic`,
+        /// `on_duplicate` and `count_errors` of an HTTP layer, which says its own defaults. Every builder has the same setters, and `policy` to set several at once:
         ///
         /// ```
         /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

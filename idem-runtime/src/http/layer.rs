@@ -77,7 +77,8 @@ use crate::policy::{
 /// | [`lease`](Self::lease) | the time after which a repeat of a request whose server has crashed is executed |
 /// | [`max_run`](Self::max_run) | longer than the longest handler |
 /// | [`on_running`](Self::on_running) | `Wait`: the repeat gets the response if that comes in this time, and after it 409 `request-running`; `Reject`: 409 at once, as in the draft (section 2.6), which has no wait. A [`StatusPolicy::draft`] does not change it |
-/// | [`max_attempts`](Self::max_attempts) | after a crash of the last attempt repeats get 500 `attempts-exhausted` |
+/// | [`max_attempts`](Self::max_attempts) | after a crash of the last attempt repeats get 500 `attempts-exhausted`; 1: the handler starts at most once, and a released request (401, 429, …) uses its key up as well |
+/// | [`count_errors`](Self::count_errors) | no, whatever the engine has; yes: a released request counts, and its key accepts no corrected one |
 /// | [`on_duplicate`](Self::on_duplicate) | default `Replay`, whatever the engine has; `Reject`: 409 |
 /// | [`on_outage`](Self::on_outage) | `Fail`: 503, and the handler does not run; `Run`: it runs without any protection |
 /// | [`on_panic`](Self::on_panic) | default by [`StatusPolicy::ambiguous`], whatever the engine has |
@@ -180,8 +181,10 @@ impl IdempotencyLayer {
 
     /// A layer whose keys belong to the owner that `scope` returns.
     ///
-    /// The owner is the user, credential or tenant of a request. Answers are not shared between scopes. Derive it from
-    /// authenticated data: a client that can choose the scope can read the answers of others.
+    /// The owner is the user, API client or tenant of a request. Answers are not shared between scopes. Derive it from
+    /// authenticated data: a client that can choose the scope can read the answers of others. Of a token take the subject
+    /// and never the text: a token that is renewed before the repeat would be another owner, and the handler would run
+    /// again.
     ///
     /// If it returns no owner (`None`, or nothing but blanks) the request is refused with 403. It is called once for
     /// each request with a key, and must not block. Extensions of layers outside are in its `Parts`.

@@ -84,7 +84,10 @@ impl Settings {
             body_timeout: Duration::from_secs(30),
             fingerprinter: Fingerprinter::new(),
             reconcile: None,
-            policy: Policy::new().on_duplicate(OnDuplicate::Replay),
+            // A released request may be corrected, whatever the engine counts.
+            policy: Policy::new()
+                .on_duplicate(OnDuplicate::Replay)
+                .count_errors(false),
             max_running: None,
             max_running_per_scope: None,
             quota: None,

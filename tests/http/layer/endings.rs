@@ -9,9 +9,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse as _;
 use axum::routing::post;
 use bytes::Bytes;
-use http::Response;
+use http::{Response, StatusCode};
 use http_body::Frame;
 use idem_runtime::http::{Buffered, IdempotencyLayer, KeyRules, KeyVerdict, StatusPolicy};
 use idem_runtime::{OnPanic, OnRunning, Policy};
@@ -20,7 +21,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{
     Fixture, Gate, KEY, RUNNING, Refused, Source, UNKNOWN, data, frames, leave, numbered, order,
-    patiently, ran, replayed, routed, spawn, with_key,
+    patiently, ran, replayed, routed, send, spawn, with_key,
 };
 use crate::server::{Client, Server, request, with_key as raw};
 
@@ -327,4 +328,15 @@ async fn a_panic_before_the_handler_leaves_the_key_as_it_was() {
     fixture
         .walk(&plain, [("afterwards", order(""), ran("1"))])
         .await;
+}
+
+#[tokio::test]
+async fn a_released_request_may_be_corrected_whatever_the_engine_counts() {
+    let fixture = Fixture::with(|engine| engine.count_errors(true));
+    let shop = fixture.orders(fixture.layer(), |run| match run {
+        1 => StatusCode::UNAUTHORIZED.into_response(),
+        _ => "done".into_response(),
+    });
+    assert_eq!(send(&shop, order("tea")).await.status, 401);
+    assert_eq!(send(&shop, order("rum")).await.replay(), (false, "done"));
 }
