@@ -167,7 +167,7 @@ where
         };
         let mut connection = match acquired {
             Ok(connection) => connection,
-            Err(error) => return self.unavailable(error),
+            Err(error) => return self.unavailable(error, delivery.attempt()),
         };
         let body = async |message: M, cx: Context| {
             let inbox = self
@@ -194,12 +194,12 @@ where
         Policy::new().on_running(OnRunning::Wait(left)).or(policy)
     }
 
-    fn unavailable(&self, error: sqlx::Error) -> Decided {
+    fn unavailable(&self, error: sqlx::Error, attempt: Option<u32>) -> Decided {
         match error {
             sqlx::Error::PoolClosed | sqlx::Error::Configuration(_) => {
                 Decided::stop(ConsumerError::Pool(error.into()))
             }
-            _ => Decided::of(Verdict::Retry(Some(self.consumer.first_pause()))),
+            _ => Decided::of(Verdict::Retry(Some(self.consumer.pause(attempt)))),
         }
     }
 }

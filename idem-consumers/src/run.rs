@@ -11,8 +11,8 @@ use std::time::Duration;
 use idem_runtime::__private::unwind;
 use idem_runtime::codec::Replay;
 use idem_runtime::{
-    CallBuilder, CallError, Class, Context, Engine, Error, OnDuplicate, OnLeaseLost, OnRunning,
-    Policy,
+    CallBuilder, CallError, Class, Context, Engine, Error, ErrorKind, OnDuplicate, OnLeaseLost,
+    OnRunning, Policy,
 };
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, timeout};
@@ -103,8 +103,8 @@ impl<I> Consumer<I> {
     /// Sets the subscription in the names of records, in place of that of the [source](Source::subscription).
     ///
     /// Set it to the former name where a queue, stream, topic or group is renamed or moved on purpose: messages that
-    /// were handled under that name do not run again. [Here](crate#subscriptions) are the
-    /// names of each source.
+    /// were handled under that name do not run again, if they have an id of their producer: one of the broker may have
+    /// the name of the stream or topic in it. [Here](crate#subscriptions) are the names of each source.
     ///
     /// # Panics
     ///
@@ -178,6 +178,8 @@ impl<I> Consumer<I> {
     }
 
     /// The pause after the first system error of a message, up to 1 min. Default 1 s; it doubles with each attempt.
+    ///
+    /// Also that after the first delivery whose call is refused; it doubles with each delivery that the broker counts.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = pause;
         self
@@ -342,7 +344,7 @@ impl<I> Consumer<I> {
                 let failed = |class| self.failed(class, attempt.load(Ordering::Relaxed));
                 match result {
                     Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
-                    Ok(Err(CallError::Refused(error))) => self.refused(error),
+                    Ok(Err(CallError::Refused(error))) => self.refused(error, delivery.attempt()),
                     Ok(Err(CallError::Body(error))) => failed(error.class()),
                     Err(_panic) => failed(Class::System),
                 }
@@ -393,16 +395,27 @@ impl<I> Consumer<I> {
             .unwrap_or(Duration::from_secs(30))
     }
 
-    fn refused(&self, error: Error) -> Decided {
+    /// `attempt` is the broker's count, which a refusal increases, although no body runs.
+    fn refused(&self, error: Error, attempt: Option<u32>) -> Decided {
+        if error.is_of_business_error() {
+            return self.failed(Class::Business, 1);
+        }
+        let is_running = matches!(error.kind(), ErrorKind::Running { .. });
         let mut decided = Decided::refused(error);
-        if let Verdict::Retry(after @ None) = &mut decided.verdict {
-            *after = Some(self.first_pause());
+        if let Verdict::Retry(after) = &mut decided.verdict {
+            let pause = self.pause(attempt);
+            *after = Some(match *after {
+                // The rest of a lease.
+                Some(rest) if is_running => rest,
+                known => pause.max(known.unwrap_or_default()),
+            });
         }
         decided
     }
 
-    pub(super) fn first_pause(&self) -> Duration {
-        self.retry_after.min(LONGEST_PAUSE)
+    /// The pause of a delivery without a body.
+    pub(super) fn pause(&self, attempt: Option<u32>) -> Duration {
+        pause(self.retry_after, attempt)
     }
 
     fn failed(&self, class: Class, attempt: u16) -> Decided {
@@ -414,7 +427,7 @@ impl<I> Consumer<I> {
                     "the handler returned a business error",
                 ),
             },
-            Class::System => Decided::of(Verdict::Retry(Some(pause(self.retry_after, attempt)))),
+            Class::System => Decided::of(Verdict::Retry(Some(self.pause(Some(attempt.into()))))),
             // `Unknown`, and a class of a newer version: an operator finds out.
             _ => Decided::dead(
                 DeadLetterReason::Unknown,
@@ -441,9 +454,9 @@ fn contained<T>(code: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(code)).ok()
 }
 
-/// The pause after this failed attempt: it doubles, up to a minute.
-fn pause(first: Duration, attempt: u16) -> Duration {
-    let doublings = u32::from(attempt.saturating_sub(1)).min(16);
+/// The pause after this attempt: it doubles, up to a minute.
+pub(super) fn pause(first: Duration, attempt: Option<u32>) -> Duration {
+    let doublings = attempt.unwrap_or(1).saturating_sub(1).min(16);
     first.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
@@ -509,5 +522,35 @@ impl<D: Delivery> MessageId<D> for DeliveryId {
 impl<D, F: Fn(&D) -> Option<String> + Send + Sync + 'static> MessageId<D> for F {
     fn of(&self, delivery: &D) -> Option<String> {
         self(delivery)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_runtime::store::memory::MemoryStore;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Finds an outage of the store that uses up the delivery limit of a quorum queue, 20, in half a minute.
+    #[test]
+    fn a_delivery_without_a_body_waits_longer_each_time() {
+        let consumer = Consumer::new(Engine::new(MemoryStore::new()), "bills.collect");
+        let seconds = |kind: &ErrorKind, attempt| {
+            let error = json!({ "kind": kind, "operation": "bills.collect", "permanent": false });
+            let error = serde_json::from_value(error).expect("an error is read from its own form");
+            match consumer.refused(error, attempt).verdict {
+                Verdict::Retry(Some(after)) => after.as_secs(),
+                verdict => panic!("{verdict:?}"),
+            }
+        };
+        let attempts = [None, Some(1), Some(3), Some(20), Some(u32::MAX)];
+        for kind in [ErrorKind::StoreUnavailable, ErrorKind::TooManyRunning] {
+            let waits = attempts.map(|attempt| seconds(&kind, attempt));
+            assert_eq!(waits, [1, 1, 4, 60, 60], "{kind:?}");
+        }
+        let retry_after = Duration::from_secs(7);
+        let running = ErrorKind::Running { retry_after };
+        assert_eq!(attempts.map(|attempt| seconds(&running, attempt)), [7; 5]);
     }
 }

@@ -76,6 +76,7 @@ impl Verdict {
     /// | kind | verdict |
     /// | --- | --- |
     /// | `Duplicate`, `NotStored` | [`Acknowledge`](Self::Acknowledge): done before |
+    /// | `NotStored` [of a business error](Error::is_of_business_error) | [`DeadLetter`](Self::DeadLetter): as the error itself |
     /// | `Running`, `TooManyRunning`, `QuotaExceeded`, `ShuttingDown`, `TransactionAborted`, `CommitUnknown`, `Unconfirmed`, `Changed`, a store that cannot be reached | [`Retry`](Self::Retry), after [`Error::retry_after`] |
     /// | `Unknown`, `Exhausted`, `Mismatch` | [`DeadLetter`](Self::DeadLetter): an operator settles it |
     /// | `Undecodable`, `WrongType`, `UnknownRecord`, `TooLarge` | [`DeadLetter`](Self::DeadLetter): another version reads it |
@@ -88,6 +89,9 @@ impl Verdict {
     pub fn of(refusal: &Error) -> Self {
         use DeadLetterReason as Reason;
         match refusal.kind() {
+            ErrorKind::NotStored if refusal.is_of_business_error() => {
+                Self::DeadLetter(Reason::Business)
+            }
             ErrorKind::Duplicate { .. } | ErrorKind::NotStored => Self::Acknowledge,
             ErrorKind::Unknown { .. } => Self::DeadLetter(Reason::Unknown),
             ErrorKind::Exhausted { .. } => Self::DeadLetter(Reason::Exhausted),

@@ -27,6 +27,9 @@ struct ErrorParts {
     /// The same call fails again until its cause is mended.
     #[serde(default)]
     permanent: bool,
+    /// The body has ended with a business error.
+    #[serde(default)]
+    business: bool,
     /// When to repeat the call, where the kind does not include it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
@@ -261,6 +264,7 @@ impl Error {
             operation: operation.into(),
             detail: None,
             permanent: false,
+            business: false,
             retry_after: None,
             outage: false,
             source: None,
@@ -278,6 +282,12 @@ impl Error {
     /// Sets whether the same call fails again until its cause is mended.
     pub(crate) fn permanent(mut self, permanent: bool) -> Self {
         self.0.permanent = permanent;
+        self
+    }
+
+    /// Sets whether the body has ended with a business error, which is not stored.
+    pub(crate) fn business(mut self, business: bool) -> Self {
+        self.0.business = business;
         self
     }
 
@@ -354,6 +364,12 @@ impl Error {
                 | ErrorKind::QuotaExceeded
         );
         may_pass && !self.0.permanent
+    }
+
+    /// Whether the body has ended with a business error, which could not be stored ([`ErrorKind::NotStored`]).
+    #[must_use]
+    pub fn is_of_business_error(&self) -> bool {
+        self.0.business
     }
 
     /// How long to wait before a repeat, where that is known and ends.

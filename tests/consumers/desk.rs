@@ -28,6 +28,12 @@ pub(crate) const LEASE: Duration = Duration::from_secs(1);
 pub(crate) enum BillError {
     #[class(business)]
     NoSuchAccount,
+    /// It is not stored, because it cannot be read.
+    #[class(business)]
+    NoSuchBill {
+        #[serde(skip_serializing)]
+        number: u8,
+    },
     #[class(system)]
     BankDown,
     #[class(unknown)]

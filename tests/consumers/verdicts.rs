@@ -12,7 +12,7 @@ use idem_tests::payment::Runs;
 use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
 
 use super::adapter::{Adapter, Fault};
-use super::desk::BillError::{self, BankDown, NoSuchAccount, TimedOut};
+use super::desk::BillError::{self, BankDown, NoSuchAccount, NoSuchBill, TimedOut};
 
 type End = fn(u32) -> Result<(), BillError>;
 
@@ -81,6 +81,7 @@ fn cases() -> Vec<Case> {
     let down_twice: End = |body| if body < 3 { Err(BankDown) } else { Ok(()) };
     let (down, done): (End, End) = (|_| Err(BankDown), |_| Ok(()));
     let (refused, silent): (End, End) = (|_| Err(NoSuchAccount), |_| Err(TimedOut));
+    let lossy: End = |_| Err(NoSuchBill { number: 7 });
     let two_payloads = || [copies(1), vec![("m-1".to_owned(), "8")]].concat();
     let often = (0..200).map(|message| (format!("m-{}", message % 20), "7"));
     let no_message = vec![("m-1".to_owned(), "not JSON")];
@@ -106,6 +107,15 @@ fn cases() -> Vec<Case> {
             ..case("a business error whose verdict is lost", copies(1), refused)
                 .with(|it| it.policy(Policy::new().on_duplicate(OnDuplicate::Reject)))
                 .is(1, 0, [0, 0, 1], &[Reason::Business])
+        },
+        Case {
+            fault: Fault::LosesVerdict,
+            ..case("a business error that is not stored", copies(1), lossy).is(
+                1,
+                0,
+                [0, 0, 1],
+                &[Reason::Business],
+            )
         },
         case("an unknown outcome", copies(2), silent).is(1, 0, [0; 3], &[Reason::Unknown; 2]),
         // Messages of one id.

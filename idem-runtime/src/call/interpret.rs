@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::call::core::Core;
+use crate::call::ending::is_business_error;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
@@ -58,7 +59,9 @@ impl Core {
                 Ok(stored)
             }
             // An unknown outcome has returned above.
-            OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
+            OutcomeKind::Tombstone | OutcomeKind::Unknown => {
+                Err(self.unanswered(operation, &record, left))
+            }
         }
     }
 
@@ -82,7 +85,8 @@ impl Core {
     ) -> Error {
         let header = &record.header;
         if !header.is_unknown(left) {
-            return Error::new(ErrorKind::NotStored, operation.clone());
+            let business = matches!(header.state, State::Done { outcome, schema, .. } if is_business_error(outcome, schema));
+            return Error::new(ErrorKind::NotStored, operation.clone()).business(business);
         }
         let cause = match header.state {
             State::Done { schema, .. } => Cause::of(schema),
