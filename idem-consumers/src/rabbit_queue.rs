@@ -8,6 +8,7 @@ mod tls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::delivery::{BrokerError, Delivery, Source};
 use crate::reconnect::{ReceiveError, Reconnect, next};
+use crate::run::pause;
 use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::{DeadLetterReason, Verdict};
@@ -74,7 +76,8 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 /// - **The delivery limit** of a quorum queue (`x-delivery-limit`) counts each retry up to `RabbitMQ` 4.2, and since 4.3
 ///   only deliveries whose channel broke. Beyond the limit the broker drops the message, or dead-letters it by its own
 ///   rules. Since 4.0 the default is 20. Set it far above [`dead_letter_after`](crate::Consumer::dead_letter_after),
-///   or off (-1).
+///   or off (-1): a message also uses it up while the record store or the queue of dead letters is away. Its pause
+///   doubles up to a minute, so that 20 retries last a quarter of an hour.
 /// - **The deadline** of a delivery is the broker's `consumer_timeout`, by default 30 min from the delivery, the wait for a
 ///   free handler included. It cannot be extended, and a broker that finds it passed closes the channel. So a delivery is
 ///   given back after nine tenths of [`consumer_timeout`](Self::consumer_timeout), also while it waits for a free
@@ -92,7 +95,8 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 /// - **A silent connection**, such as one that a firewall has forgotten, is lost after two heartbeats, here and for the
 ///   broker, which then delivers its unsettled messages again. A heartbeat is 10 s, or that of the URL:
 ///   `amqp://broker/%2f?heartbeat=30`.
-/// - **A dead letter** is there twice if the reply to its publication, or its acknowledgement, was lost. If it cannot
+/// - **A dead letter** is published on a connection of its own, because an alarm for memory or disk blocks a connection
+///   that publishes, and the others are to be acknowledged meanwhile. It is there twice if the reply to its publication, or its acknowledgement, was lost. If it cannot
 ///   be routed or stored, its message stays in the queue and is delivered again.
 ///
 /// ```no_run
@@ -265,12 +269,21 @@ struct OpenQueue {
 /// A connection, shared with the deliveries: it ends after the last of them.
 struct RabbitSession {
     settings: Arc<RabbitSettings>,
-    connection: Connection,
+    /// Not closed before the session ends.
+    _connection: Connection,
     channel: Channel,
     /// Of the dead letters, which are sent one by one: lapin cannot tell which of several was returned.
-    publisher: Mutex<Option<Channel>>,
+    publisher: Mutex<Option<Publisher>>,
     pauses: watch::Receiver<()>,
     runtime: Handle,
+}
+
+/// A connection for dead letters alone.
+///
+/// An alarm for memory or disk blocks a connection that publishes, and acknowledgements on it would wait as well.
+struct Publisher {
+    connection: Connection,
+    channel: Option<Channel>,
 }
 
 impl OpenQueue {
@@ -294,7 +307,7 @@ impl OpenQueue {
         let (sender, pauses) = watch::channel(());
         let session = RabbitSession {
             settings: Arc::clone(settings),
-            connection,
+            _connection: connection,
             channel,
             publisher: Mutex::new(None),
             pauses,
@@ -499,11 +512,24 @@ impl RabbitSession {
     /// Publishes, and waits for the confirmation.
     async fn publish(&self, payload: &[u8], properties: BasicProperties) -> lapin::Result<bool> {
         let mut place = self.publisher.lock().await;
+        let publisher = match &mut *place {
+            Some(publisher) if publisher.connection.status().connected() => publisher,
+            place => place.insert(Publisher {
+                connection: self.settings.connect().await?,
+                channel: None,
+            }),
+        };
+        // Another connection would be blocked as well, and this one cannot be closed meanwhile.
+        if publisher.connection.status().blocked() {
+            return Err(
+                io::Error::other("the broker takes nothing: its memory or disk is full").into(),
+            );
+        }
         // Taken out, so that a channel whose confirmation did not come is not used again.
-        let channel = match place.take() {
+        let channel = match publisher.channel.take() {
             Some(channel) if channel.status().connected() => channel,
             _ => {
-                let channel = self.connection.create_channel().await?;
+                let channel = publisher.connection.create_channel().await?;
                 channel
                     .confirm_select(ConfirmSelectOptions::default())
                     .await?;
@@ -522,7 +548,7 @@ impl RabbitSession {
         };
         let published = channel.basic_publish(exchange, key, options, payload, properties);
         let confirmation = published.await?.await?;
-        *place = Some(channel);
+        publisher.channel = Some(channel);
         Ok(confirmation.is_ack() && confirmation.take_message().is_none())
     }
 }
@@ -681,7 +707,7 @@ impl Delivery for RabbitDelivery {
                     Ok(Err(error)) => BrokerError::new(error),
                     Err(_) => BrokerError::new("the dead letter was not confirmed"),
                 };
-                self.pause = UNSTORED_PAUSE;
+                self.pause = pause(UNSTORED_PAUSE, self.attempt());
                 Err(published)
             }
             Verdict::Retry(after) => {

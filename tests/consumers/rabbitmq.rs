@@ -9,6 +9,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::task::block_in_place;
 
+use super::desk::BillError::NoSuchAccount;
 use super::desk::{Desk, error, gated, ids, next, source, until, until_settled};
 
 type Quorum = Rabbit<false>;
@@ -154,6 +155,37 @@ async fn a_dead_letter_that_no_queue_takes_keeps_its_message_in_the_queue() {
     let text = settled.unwrap_err().to_string();
     assert!(text.contains("not stored"), "{text}");
     assert_eq!(next(&mut source).await.id().as_deref(), Some("m-1"));
+}
+
+/// Finds acknowledgements that wait with a dead letter, for ever where the unacknowledged messages fill the broker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_alarm_of_the_broker_delays_dead_letters_alone() {
+    let mut broker = Classic::start().await;
+    broker.is_reusable = false;
+    let alarm = |what: &str| {
+        let call = format!("rabbit_alarm:{what}.");
+        let _ = block_in_place(|| broker.server.eval(&call));
+    };
+    broker.send(&ids(1..=100)).await;
+    let source = source(&broker).await;
+    alarm("set_alarm({{resource_limit, memory, node()}, []})");
+    let mut desk = Desk::new();
+    desk.run(desk.consumer(), source, async |id| match &*id {
+        "m-1" => Err(NoSuchAccount),
+        _ => Ok(()),
+    });
+    let only = "the other messages are acknowledged";
+    until(only, async || broker.unsettled().await == 1).await;
+    alarm("clear_alarm({resource_limit, memory, node()})");
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(100);
+    let letters = broker.dead_letters().await;
+    // Twice, if the first was on its way when the alarm came.
+    assert!(
+        !letters.is_empty() && letters.iter().all(|(id, _)| id == "m-1"),
+        "{letters:?}"
+    );
 }
 
 /// The handler takes two of the broker's `consumer_timeout`. Finds a delivery whose wait, or whose handler, closes the
