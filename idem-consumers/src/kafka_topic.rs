@@ -54,10 +54,12 @@ const REASON: &str = "idem-reason";
 /// another consumer gets the message.
 ///
 /// **Dead letters** may be there several times: a message whose dead letter was sent, behind the committed offset, is
-/// delivered again after a crash or a rebalance, and its dead letter is sent again.
+/// delivered again after a crash or a rebalance, and its dead letter is sent again. Their topic has to take messages as
+/// large as those of the topic, and their headers; a refused one is sent again each second. To send a message without a
+/// header `id` again, give it its `idem-id` as that header, or it is another message, which runs.
 ///
 /// **The id** is the header [`id`](Self::id_header), or `topic/partition/offset`. A topic that is created anew counts
-/// from 0 again: give its consumer another operation, or its messages an id.
+/// from 0 again, also while [`on_lost_subscription`](Self::on_lost_subscription) continues: give its messages an id.
 ///
 /// **Memory.** A partition is paused while it has [`max_uncommitted`](Self::max_uncommitted) messages beyond the
 /// committed offset: one message that is retried for long holds up those behind it only then.
@@ -142,6 +144,10 @@ impl KafkaTopic {
         properties: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, BrokerError> {
         let (topic, name) = (topic.into(), group.into());
+        if topic.starts_with('^') {
+            let text = "a topic that begins with `^` is a pattern of topics: use a source for each of them";
+            return Err(BrokerError::new(text));
+        }
         let mut common = ClientConfig::new();
         common.extend(
             properties
@@ -166,6 +172,8 @@ impl KafkaTopic {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false");
         default_to(&mut common, "message.timeout.ms", "20000");
+        // The topic has the limit: a message that was read has a dead letter, whatever its size.
+        default_to(&mut common, "message.max.bytes", "1000000000");
         let producer = common.set("acks", "all").create().map_err(refused)?;
         let dead_letters = format!("{topic}.dead");
         let callbacks = Callbacks {

@@ -81,6 +81,26 @@ async fn a_dead_letter_of_kafka_has_the_headers_of_its_message() {
     assert_eq!(header(&letters[0], "idem-reason"), Some(reason.as_str()));
 }
 
+/// 1 MB of its own, and the id in its dead letter. Finds the limit of a producer, which is 1 MB by default.
+#[tokio::test]
+async fn a_large_message_has_a_dead_letter() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&["x".repeat(600_000)]).await;
+    let delivery = next(&mut source(&broker).await).await;
+    let verdict = Verdict::DeadLetter(DeadLetterReason::InvalidId);
+    delivery.settle(verdict).await.unwrap();
+    assert_eq!(broker.letters().await.len(), 1);
+}
+
+/// librdkafka would mix the topics, of which one is that of the dead letters.
+#[tokio::test]
+async fn a_pattern_of_topics_is_refused() {
+    let broker = Kafka::with_partitions(1);
+    let refused = KafkaTopic::connect(&broker.url(), "^bills", GROUP).await;
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("is a pattern of topics"), "{text}");
+}
+
 #[tokio::test]
 async fn a_partition_is_paused_while_its_first_message_is_unfinished() {
     let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());

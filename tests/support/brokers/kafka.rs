@@ -45,6 +45,7 @@ pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
 fn client(cluster: &KafkaCluster) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", cluster.brokers());
+    config.set("message.max.bytes", "10000000");
     config
 }
 
