@@ -48,7 +48,7 @@ impl<S: Sync> FromRequestParts<S> for Client {
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-        // A real service verifies the credential.
+        // A real service verifies the credential, and takes its subject: a token is renewed before a request is repeated.
         let credential = parts.headers.get(AUTHORIZATION);
         let id = credential.and_then(|c| c.to_str().ok()?.strip_prefix("Bearer "));
         let id = id.ok_or(StatusCode::UNAUTHORIZED)?.to_owned();

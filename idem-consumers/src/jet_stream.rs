@@ -82,7 +82,8 @@ const BATCH: usize = 16;
 /// They have the payload and the headers of the message, `idem-id`, `idem-reason` and `idem-subject`, and a
 /// `Nats-Msg-Id` of their own, so that a dead letter that is published again after a lost reply is stored once. Other
 /// `Nats-` headers are dropped, because they instruct the server. To send the message again, publish it to
-/// `idem-subject` with `idem-id` as its `Nats-Msg-Id`. A message whose headers leave no room below the server's
+/// `idem-subject` with `idem-id` as its `Nats-Msg-Id`, after the `duplicate_window` of the stream: within it the server
+/// stores nothing, and replies with `duplicate`. A message whose headers leave no room below the server's
 /// `max_payload` has no dead letter and is delivered again and again.
 ///
 /// # Errors

@@ -44,6 +44,8 @@ type EntryId = (u64, u64);
 /// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
 /// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is not pending, and the verdict is an error |
 ///
+/// To send an entry without a field `id` again, give it its `idem-id` as that field, or it is another one, which runs.
+///
 /// A group that is gone while the consumer runs is an error of [`next`](Source::next), unless
 /// [`on_lost_subscription`](Self::on_lost_subscription) says where to continue.
 ///
