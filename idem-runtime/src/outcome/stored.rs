@@ -72,11 +72,14 @@ impl StoredAnswer {
 
     /// Reads the answer.
     ///
+    /// That of a function that returns a `Reply<T>` is read as one. A `T` of optional members, and a JSON value, would be
+    /// the stored form of the reply itself.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Undecodable`] if it is not a `T`.
     pub fn decode<T: Replay>(&self) -> Result<T, Error> {
-        let value = self.open().and_then(|body| T::read(&body));
+        let value = self.open().and_then(|body| T::read(&body.by_hand()));
         let mut value = value.map_err(|undecodable| {
             Error::new(ErrorKind::Undecodable, self.operation.clone())
                 .detail(undecodable.to_string())

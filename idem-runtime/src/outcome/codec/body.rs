@@ -16,6 +16,8 @@ const PACKED_REPLY: &[u8] = b"\x82\xa6$reply";
 pub struct Body<'a> {
     pub(super) layout: Layout,
     pub(super) bytes: Cow<'a, [u8]>,
+    /// Whether any type may read it, a stored reply too.
+    pub(super) by_hand: bool,
 }
 
 impl Body<'_> {
@@ -25,6 +27,14 @@ impl Body<'_> {
         match self.layout {
             Layout::Own => Ok(&self.bytes),
             Layout::Serialized(_) => Err(Undecodable::Mistyped { at: 0 }),
+        }
+    }
+
+    /// The same, read by hand: a JSON value is then an answer of any type.
+    pub(crate) fn by_hand(self) -> Self {
+        Self {
+            by_hand: true,
+            ..self
         }
     }
 
@@ -38,7 +48,7 @@ impl Body<'_> {
             Layout::Serialized(AnswerFormat::MessagePack) => PACKED_REPLY,
             Layout::Own => return false,
         };
-        self.bytes.starts_with(begins)
+        !self.by_hand && self.bytes.starts_with(begins)
     }
 
     pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {

@@ -121,6 +121,10 @@ impl Format {
             };
             bytes = expand(&bytes, max_bytes)?.into();
         }
-        Ok(Body { layout, bytes })
+        Ok(Body {
+            layout,
+            bytes,
+            by_hand: false,
+        })
     }
 }

@@ -80,6 +80,7 @@ impl Sink {
         Body {
             layout: Layout::Serialized(self.format),
             bytes: content.into(),
+            by_hand: false,
         }
     }
 
