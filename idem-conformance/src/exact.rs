@@ -120,7 +120,11 @@ async fn every_byte_of_a_fence_counts(p: Probe) {
 
 async fn a_fence_after_the_records_life_is_not_lower(p: Probe) {
     // The record is gone, so this fence is based on the store's clock.
+    let before = header(State::Released);
+    p.plant(&before, b"", RETAIN).await;
+    p.advance(RETAIN).await;
     let first = p.take(&request_by(A)).await;
+    assert!(first.fence > before.fence);
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     p.advance(RETAIN).await;
     let second = p.take(&request_by(B)).await;

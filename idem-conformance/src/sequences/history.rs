@@ -96,7 +96,7 @@ impl History {
             Observed::NoListener => ("no notification of the listener".to_owned(), 15),
         };
         if text == last {
-            text += ", with other bytes in its body or journal";
+            text += ", with a fence that did not grow, or other bytes in its body or journal";
         }
         comments.push(readable(&names, format!("observed {text}")));
         Self {

@@ -186,6 +186,8 @@ pub(super) struct Model {
     /// Whether the store's clock is moved. Otherwise its records are aged, which a life counted from the claim does not
     /// show.
     has_clock: bool,
+    /// The last fence of each key, which outlives its record.
+    fences: [Fence; KEYS],
 }
 
 impl Model {
@@ -195,6 +197,7 @@ impl Model {
             now: Duration::ZERO,
             keeps_journals,
             has_clock,
+            fences: Default::default(),
         }
     }
 
@@ -245,6 +248,7 @@ impl Model {
 
     /// Takes over the fence and the journal that the store chose for the claim just granted.
     pub(super) fn learn(&mut self, key: usize, fence: Fence, journal: &Journal) {
+        self.fences[key] = fence;
         if let Some(Kept {
             value: Ok(entry), ..
         }) = &mut self.keys[key]
@@ -435,6 +439,8 @@ impl Model {
                 lapsed = Some(entry.header);
             }
             journal = entry.journal;
+        } else if self.has_clock {
+            header.fence = self.fences[key];
         }
         header.journal = journal.kind();
         let mut entry = self.entry_of(header, &[], journal.clone());
