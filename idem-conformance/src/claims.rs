@@ -2,10 +2,11 @@
 
 use super::probe::{
     A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, SUPERSEDED, answer, ask_to_find_out, at_most,
-    dated, header, pending, request_by,
+    by, dated, header, pending, request_by,
 };
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply, State,
+    AppendReply, ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply,
+    State,
 };
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +14,7 @@ use std::task::Poll;
 
 cases! {
     1 the_first_claim_is_granted: transport,
-    1 owners_are_compared_to_the_last_byte: transport,
+    2 owners_are_compared_to_the_last_byte: transport,
     3 an_operation_that_was_dropped_can_be_sent_again: transport,
     8 a_key_without_attempts_is_granted_to_nobody,
     17 a_claim_that_needs_a_record_begins_none: transport,
@@ -42,6 +43,16 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
     }
     let again = p.take(&request_by(C)).await;
     assert_eq!(again, claim, "the owner itself is granted");
+    let keeps_journals = p.keeps_journals().await;
+    for near in near.map(|owner| by(owner, claim)) {
+        assert_eq!(p.renew(&near).await, RenewReply::Lost);
+        if keeps_journals {
+            assert_eq!(p.append(&near, b"step", 0).await, AppendReply::Lost);
+        }
+        let released = p.release(near.owner, Remains::Attempt).await;
+        assert_eq!(released, SUPERSEDED);
+    }
+    assert_eq!(p.header().await, claim);
 }
 
 /// Polls once, and drops: the operation may or may not be executed.
