@@ -1,8 +1,8 @@
 //! Every byte counts: of names, fences, fingerprints, types and answers.
 
 use super::probe::{
-    A, ASKED, B, LEASE, Probe, RELEASED, RETAIN, TTL, by, finished, header, pending, record,
-    request_by, request_with,
+    A, ASKED, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, by, finished, header,
+    pending, record, request_by, request_with,
 };
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation};
@@ -143,9 +143,18 @@ async fn fingerprints_are_compared_to_the_last_byte(p: Probe) {
         bytes[at] = 1;
         Fingerprint::from_bytes(bytes)
     });
-    p.take(&request_by(A)).await;
-    for other in near.into_iter().chain(nearly_none) {
+    let claim = p.take(&request_by(A)).await;
+    let others = near.into_iter().chain(nearly_none);
+    for other in others.clone() {
         assert_eq!(p.claim(&request_with(B, other)).await, ClaimReply::Mismatch);
+        let answer = answer(&with!(claim, fingerprint: other), b"x");
+        assert_eq!(p.complete(&answer).await, CompleteReply::Mismatch);
+    }
+    assert_eq!(p.complete(&answer(&claim, b"x")).await, IN_TIME);
+    replayed!(p.claim(&request_by(B)).await);
+    for other in others {
+        let at_hand = p.fixture.store().at_hand(&p.key, other);
+        assert_eq!(at_hand, None, "it is the answer to another request");
     }
     let p = p.at(1);
     p.take(&request_with(A, nearly_none[1])).await;

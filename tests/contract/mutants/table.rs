@@ -431,7 +431,7 @@ flaws! {
     9 ignores_the_fingerprints_of_claims: Both => Ask(CLAIM, pending, same_print);
     9 ignores_the_fingerprints_of_released_keys: Sequences => Ask(CLAIM, released, same_print);
     9 ignores_the_fingerprints_of_answers: Sequences => Ask(CLAIM, done, same_print);
-    9 answers_another_request: Sequences => Ask(COMPLETE, any, same_print);
+    9 answers_another_request: Both => Ask(COMPLETE, any, same_print);
     9 compares_half_a_fingerprint: Cases =>
         Ask(CLAIM, |s| half(before(s).fingerprint) == half(s.print()), same_print);
     9 takes_no_fingerprint_for_another: Sequences =>
@@ -455,7 +455,7 @@ flaws! {
     9 forgets_the_types_of_releases: Sequences =>
         Put(RELEASE, any, |w, _| w.header.types = AnswerTypes::UNKNOWN);
     9 keeps_types_over_a_reset: Sequences => Put(RESOLVE, is_reset, types_as_before);
-    9 has_answers_to_other_requests_at_hand: Sequences => Ask(HAND, any, same_print);
+    9 has_answers_to_other_requests_at_hand: Both => Ask(HAND, any, same_print);
     10 overwrites_the_unreadable: Both => See(&[Op::Claim, Op::Complete, Op::Renew], any, Readable);
     10 overwrites_a_newer_layout: Both =>
         See(CLAIM, |s| matches!(s.unreadable, Some(Unreadable::Layout { .. })), Readable);
