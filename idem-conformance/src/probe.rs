@@ -233,10 +233,15 @@ impl Probe {
         ok("claim", self.try_claim(request).await)
     }
 
-    /// Claims as an engine does.
+    /// Claims as an engine does, which releases a claim without a reply only if it was sent, as [`Admission`] states.
     pub(super) async fn admit(&self, request: &ClaimRequest) -> ClaimReply {
         let admission = Admission::new(self.fixture.patience());
         let reply = self.store.admit(&self.key, request, &admission).await;
+        let is_granted = matches!(reply, Ok(ClaimReply::Granted { .. }));
+        assert!(
+            admission.was_sent() || !is_granted,
+            "a granted claim was sent"
+        );
         ok("admit", reply)
     }
 

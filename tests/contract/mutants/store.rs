@@ -471,8 +471,10 @@ impl Store for Flawed {
 
     operations! {
         claim(asked: &'a ClaimRequest) -> ClaimReply as Claim: Ok(Step::of_claim(Op::Claim, asked));
-        admit(asked: &'a ClaimRequest, _admission: &'a Admission) -> ClaimReply as Claim:
-            Ok(Step::of_claim(Op::Admit, asked));
+        admit(asked: &'a ClaimRequest, admission: &'a Admission) -> ClaimReply as Claim: {
+            admission.sent();
+            Ok(Step::of_claim(Op::Admit, asked))
+        };
         complete(record: &'a Bytes) -> CompleteReply as Complete: Step::bringing(Op::Complete, record);
         complete_claim(claim: &'a Header, record: &'a Bytes) -> CompleteReply as Complete:
             Step::bringing(Op::CompleteClaim, record).map(|step| Step { claim: *claim, ..step });
