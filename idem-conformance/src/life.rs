@@ -4,6 +4,7 @@ use super::probe::{
     A, B, IN_TIME, LEASE, MS, Probe, RELEASED, RETAIN, TTL, finished, header, pending, record,
     request_by,
 };
+use idem_runtime::FOREVER;
 use idem_runtime::store::{ClaimReply, CompleteReply, MAX_RETAIN, ReadReply, Remains, State};
 use std::time::Duration;
 
@@ -121,6 +122,14 @@ async fn every_retention_is_kept(p: Probe) {
             p.advance(retain).await;
             assert_eq!(p.read().await, ReadReply::Absent);
         }
+    }
+    if p.fixture.store().keeps_forever() {
+        // As its docs state.
+        let claim = p.take(&request_by(A)).await;
+        let bytes = record(&with!(finished(&claim), retain: FOREVER), b"kept");
+        assert_eq!(p.complete(&bytes).await, IN_TIME);
+        p.advance(MAX_RETAIN).await;
+        assert_eq!(p.header().await.retain, FOREVER);
     }
 }
 
