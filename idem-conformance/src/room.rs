@@ -7,7 +7,7 @@ use super::probe::{
 };
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
+    ClaimReply, CompleteReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
 };
 
 cases! {
@@ -20,7 +20,7 @@ cases! {
 const MANY: usize = 20_000;
 const BODY: [u8; 16 << 10] = [0x5a; 16 << 10];
 
-/// A full store, and its content: running claims of A, and answers under numbered keys.
+/// A full store, and its content: running claims of A and a released one, and answers under numbered keys.
 struct FullStore {
     p: Probe,
     running: Vec<Header>,
@@ -34,6 +34,10 @@ async fn full(p: Probe) -> Option<FullStore> {
     for n in 0..4 {
         running.push(p.at(MANY + n).take(&request_by(A)).await);
     }
+    let released = p.at(MANY + running.len());
+    released.take(&request_by(A)).await;
+    assert_eq!(released.release(A, Remains::Attempt).await, RELEASED);
+    running.push(released.header().await);
     let mut answers = Vec::new();
     for n in 0..MANY {
         let key = p.at(n);
@@ -116,6 +120,9 @@ async fn a_full_store_takes_what_ends_or_renews_a_claim(p: Probe) {
     assert_eq!(answered.complete(&bytes).await, IN_TIME);
     answered.unchanged(&bytes, "storing it").await;
     answered.assert_left(answered.found().await.1, TTL);
+    // Its record is gone.
+    let reply = full.p.at(4 * MANY).complete(&bytes).await;
+    assert_eq!(reply, CompleteReply::Stored { late: true });
     resolved.advance(LEASE).await;
     let seen = &full.running[3];
     let bytes = record(&by(B, finished(seen)), &BODY);
