@@ -68,6 +68,8 @@ struct Driver<'a> {
     made: Vec<Operation>,
     steps: Vec<Step>,
     watches: Vec<Watching>,
+    /// The claims that were held: the key, what does not differ in a copy, and when the lease ends.
+    claims: Vec<(usize, Header, Duration)>,
 }
 
 /// A watch, by its step.
@@ -97,6 +99,7 @@ pub(super) async fn run(
         made: Vec::new(),
         steps: Vec::new(),
         watches: Vec::new(),
+        claims: Vec::new(),
     };
     let outcome = driver.all(theme, sequence).await;
     // The records of this run are no burden to the next.
@@ -489,10 +492,21 @@ impl Driver<'_> {
         self.setting.clear();
         let mut expected = self.model.apply(&call);
         let observed = caught(self.send(&call)).await;
-        let settled = self.settled(&expected, observed.clone());
+        let settled = match (&call, &observed) {
+            (Call::Poll { key }, Reply::Poll(ReadReply::Found { record, left }))
+                if self.is_copy(*key, &record.header, *left) =>
+            {
+                expected.reply.clone()
+            }
+            _ => self.settled(&expected, observed.clone()),
+        };
         let agree = settled == expected.reply;
         if agree {
             self.learn(&call, &observed, &mut expected);
+        }
+        let held = |key| Some((key, self.model.entry(key)?, self.model.lease_left(key)?));
+        if let Some((key, entry, left)) = call.key().and_then(held) {
+            (self.claims).push((key, copied(&entry.header), self.model.now + left));
         }
         let (key, notifies, resolves) = (call.key(), expected.notifies, expected.resolves);
         self.steps.push(Step { call, expected });
@@ -538,6 +552,16 @@ impl Driver<'_> {
         }
     }
 
+    /// Whether a poll may show this claim, which may have ended since, until its lease is over.
+    fn is_copy(&self, key: usize, claim: &Header, left: Duration) -> bool {
+        let ends = self.model.now + claim.lease_left(left);
+        let drift = self.setting.fixture.drift();
+        let is_of = |(of, header, end): &(usize, Header, Duration)| {
+            *of == key && *header == copied(claim) && ends <= *end + drift
+        };
+        is_claim(claim) && self.claims.iter().any(is_of)
+    }
+
     /// What the model leaves open is replaced by the model's, where it is in range.
     fn settled(&self, expected: &Expected, mut observed: Reply) -> Reply {
         let drift = self.setting.fixture.drift();
@@ -556,10 +580,7 @@ impl Driver<'_> {
             (Reply::Claim(claim), Reply::Claim(model)) => settle_grant(expected, claim, model),
             _ => {}
         }
-        let (is_read, is_poll) = (
-            matches!(observed, Reply::Read(_)),
-            matches!(observed, Reply::Poll(_)),
-        );
+        let is_read = matches!(observed, Reply::Read(_));
         let (Some((left, record)), Some((life, whole))) = (observed.parts(), model.parts()) else {
             return observed;
         };
@@ -569,12 +590,6 @@ impl Driver<'_> {
             _ => near(left, *life, drift),
         }
         if let (Some(record), Some(whole)) = (record, whole) {
-            if is_poll && is_claim(&whole.header) && is_polled(record, whole) {
-                let lease_left = whole.header.lease_left(*life) + drift;
-                if record.header.lease_left(*left) <= lease_left {
-                    (*record, *left) = (whole.clone(), *life);
-                }
-            }
             // A store may leave the journal out of a record without an answer, and mark the bytes of a record that is
             // watched.
             let is_right = if is_read {
@@ -628,7 +643,13 @@ impl Driver<'_> {
                     }
                 }
             }
-            (Call::Poll { key }, Reply::Poll(ReadReply::Found { .. })) => self.see(*key, false),
+            (Call::Poll { key }, Reply::Poll(ReadReply::Found { record, .. })) => {
+                let stored = self.model.entry(*key).map(|entry| entry.header.owner);
+                if stored == Some(record.header.owner) {
+                    self.model.see(*key);
+                    self.see(*key, false);
+                }
+            }
             _ => {}
         }
     }
@@ -659,10 +680,9 @@ fn is_answer(record: &Record, model: &Record) -> bool {
         || !is_answered(model.header.state) && record.header == bare && record.body().is_empty()
 }
 
-/// Whether a record is the model's claim, as a waiting call gets it: a copy may be that of an earlier claim of its owner.
-fn is_polled(record: &Record, model: &Record) -> bool {
-    let is_copy = is_claim(&record.header) && record.header.owner == model.header.owner;
-    is_copy || is_answer(record, model)
+/// What a claim and its copies have in common.
+fn copied(claim: &Header) -> Header {
+    with!(*claim, state: State::Released, retain: Duration::ZERO, journal: JournalKind::None)
 }
 
 /// Replaces a remaining time by the model's, which may be more by the drift.

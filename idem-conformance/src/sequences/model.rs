@@ -315,7 +315,6 @@ impl Model {
                 let reply = self.read(*key);
                 let answered = self.entry(*key).filter(|entry| entry.is_answered());
                 let at_most = answered.map(|entry| entry.header.retain);
-                self.see(*key);
                 Expected {
                     at_most,
                     ..Reply::Poll(reply).into()
@@ -341,7 +340,7 @@ impl Model {
         }
     }
 
-    fn see(&mut self, key: usize) {
+    pub(super) fn see(&mut self, key: usize) {
         if let Some(Kept {
             value: Ok(entry), ..
         }) = &mut self.keys[key]
