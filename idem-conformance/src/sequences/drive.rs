@@ -153,13 +153,8 @@ fn altered(mut header: Header, field: u8) -> Header {
     header
 }
 
-/// An answer of so many bytes.
-fn body(bytes: usize) -> Vec<u8> {
-    vec![0xfe; bytes]
-}
-
-fn steps_behind(journal: &Journal, bytes: usize) -> Journal {
-    Journal::new([journal.as_bytes(), &vec![b'S'; bytes][..]].concat().into())
+fn steps_behind(journal: &Journal, steps: Vec<u8>) -> Journal {
+    Journal::new([&journal.as_bytes()[..], &steps].concat().into())
 }
 
 fn joined(one: &Journal, other: &Journal) -> Journal {
@@ -179,6 +174,12 @@ impl Driver<'_> {
             self.step(Call::Read { key }).await?;
         }
         Ok(())
+    }
+
+    /// An answer or a step of so many bytes, which differ from those of every other call.
+    fn content(&self, bytes: usize) -> Vec<u8> {
+        let calls = u8::try_from(self.steps.len()).unwrap_or(u8::MAX);
+        vec![0xfe_u8.saturating_sub(calls); bytes]
     }
 
     /// The claim that the owner was granted last, or that it might believe that it was.
@@ -310,7 +311,7 @@ impl Driver<'_> {
         }
         // 9: no claim is passed.
         let said = choices.of(&[9, 0, 0, 1, 9, 2, 3, 4]);
-        let sized = body(choices.of(&[1, 0, 100, 8_191, 8_192, 8_193, 20_000]));
+        let sized = self.content(choices.of(&[1, 0, 100, 8_191, 8_192, 8_193, 20_000]));
         let brings = choices.of(&[0, 0, 1, 2]);
         let (body, journal) = match (outcome, brings) {
             (OutcomeKind::Unknown, 1) => (Vec::new(), held.journal),
@@ -345,7 +346,7 @@ impl Driver<'_> {
         let seen = match choices.of(&[0, 0, 1, 2]) {
             0 => None,
             1 => Some(self.there(key).1),
-            _ => Some(steps_behind(&Journal::default(), 1)),
+            _ => Some(steps_behind(&Journal::default(), self.content(1))),
         };
         Call::Release {
             key,
@@ -362,7 +363,7 @@ impl Driver<'_> {
         // Some journals are longer than a script reads of an answer.
         let adds = choices.of(&[1, 3, 50, 8_190, 20_000, 0]);
         let known = choices.of(&[held.confirmed, 0]);
-        held.journal = steps_behind(&held.journal, adds);
+        held.journal = steps_behind(&held.journal, self.content(adds));
         if held.journal.is_empty() {
             return None;
         }
@@ -406,7 +407,7 @@ impl Driver<'_> {
         header.attempts = 9;
         header.fingerprint = print(choices.of(&[0, 1, 2]));
         header.types = types(choices.of(&[0, 1, 2]));
-        let sized = body(choices.of(&[1, 0, 8_193]));
+        let sized = self.content(choices.of(&[1, 0, 8_193]));
         let brings = choices.of(&[0, 1, 2]);
         let read = choices.of(&[0, 1, 2]);
         let (body, brought) = match (outcome, brings) {
@@ -424,7 +425,7 @@ impl Driver<'_> {
             journal: match read {
                 0 => None,
                 1 => Some(journal),
-                _ => Some(steps_behind(&journal, 1)),
+                _ => Some(steps_behind(&journal, self.content(1))),
             },
             record: encoded(&header, &body, &brought),
         }
