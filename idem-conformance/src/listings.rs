@@ -38,7 +38,10 @@ async fn step(p: &Probe, request: &ListRequest) -> Option<ListReply> {
 }
 
 /// All steps: the records by name, and the number of unreadable ones. `None` where the store cannot list.
-async fn list(p: &Probe, request: &ListRequest) -> Option<(BTreeMap<String, Listed>, u64)> {
+pub(super) async fn list(
+    p: &Probe,
+    request: &ListRequest,
+) -> Option<(BTreeMap<String, Listed>, u64)> {
     let (mut found, mut unreadable) = (BTreeMap::new(), 0);
     let mut request = request.clone();
     for _ in 0..100_000 {
