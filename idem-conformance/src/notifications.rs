@@ -123,6 +123,8 @@ async fn everybody_who_listens_is_told(p: Probe) {
         let Some(log) = listen(&p).await else { return };
         logs.push(log);
     }
+    let other: Arc<str> = format!("{}2", p.fixture.prefix()).into();
+    let _other = subscribe(&*p.fixture.store(), &other, p.fixture.patience()).await;
     reset_an_answer(&p).await;
     for log in &logs {
         assert_told(log, &p, "a reset").await;
