@@ -36,12 +36,12 @@ const SIGNS: &[(u8, &[&str])] = &[
     (17, &["Claim(Absent"]),
     (4, &["Claim(Done"]),
     (5, &["Running"]),
-    (6, &["Absent"]),
+    (6, &["Absent", "Renewed"]),
     (18, &["Appended", "Unsupported", "journal: "]),
     (8, &["attempt: ", "attempts: "]),
     (7, &["fence: "]),
     (9, &["fresh: ", "fingerprint: ", "types: "]),
-    (5, &["lease_left: "]),
+    (5, &["lease_left: ", "lease: "]),
     (6, &["left: ", "retain: "]),
 ];
 
@@ -62,6 +62,7 @@ pub(super) fn nearest(expected: &str, observed: &str) -> u8 {
         Some((rule, _)) => *rule,
         // Other bytes, of an answer or behind one.
         None if expected.contains("journal: Steps") || expected.contains("journal: Attempts") => 18,
-        None => 4,
+        None if expected.contains("Done") => 4,
+        None => 0,
     }
 }
