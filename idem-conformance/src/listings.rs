@@ -142,7 +142,9 @@ async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
     let operations = ["pay", "pay.refund", "Pay", "pa", "p*", "pay:eu", ""];
     let mut all = Vec::new();
     for (index, operation) in (0_u64..).zip(operations) {
-        let probes = planted(&p, operation, index * 10..index * 10 + 3).await;
+        // Two operations each have the same digests, which a position has to tell apart.
+        let first = index / 2 * 10;
+        let probes = planted(&p, operation, first..first + 3).await;
         let request = with!(request(&p), operation: Some(Operation::new(operation)), limit: 2);
         let Some((found, _)) = list(&p, &request).await else {
             return;
@@ -150,7 +152,8 @@ async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
         assert_eq!(listed(found), names(&probes), "{operation:?}");
         all.extend(probes);
     }
-    let (found, _) = list(&p, &request(&p)).await.expect("this store lists");
+    let request = with!(request(&p), limit: 1);
+    let (found, _) = list(&p, &request).await.expect("this store lists");
     assert_eq!(listed(found), names(&all));
 }
 
