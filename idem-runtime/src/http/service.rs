@@ -24,7 +24,7 @@ use super::status::KeyVerdict;
 use crate::call::context::context;
 use crate::call::reconcile::{reconciled, unsettled};
 use crate::call::run_in_task;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::outcome::Output;
 use crate::outcome::provenance::AnswerSource;
 
@@ -35,8 +35,9 @@ use crate::outcome::provenance::AnswerSource;
 /// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and the
 /// response to a request with a key has a [`AnswerSource`] among its own.
 ///
-/// It is always ready. The inner service is asked when a request is about to run, so that a limit inside counts neither
-/// repeats nor requests whose body or claim is on its way; a request waits for it with its key claimed.
+/// The service is always ready. A request polls the inner service when it is about to run, so that a limit inside counts
+/// neither repeats nor requests whose body or claim is on its way; a request waits for it with its key claimed, and is refused
+/// if its lease is lost meanwhile (409 `request-running`).
 ///
 /// # Errors
 ///
@@ -48,8 +49,7 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// # Cancel safety
 ///
-/// Dropped before the handler runs, nothing has happened; dropped later, the handler continues, and its response is
-/// stored.
+/// Dropped before its claim, nothing has happened; dropped later, the request continues, and its response is stored.
 pub struct Idempotency<S> {
     settings: Arc<Settings>,
     inner: S,
@@ -268,8 +268,24 @@ where
             parts,
             body,
         } = *self;
-        if let Err(error) = poll_fn(|cx| inner.poll_ready(cx)).await {
+        let mut waited = false;
+        let ready = poll_fn(|cx| {
+            let ready = inner.poll_ready(cx);
+            waited |= ready.is_pending();
+            ready
+        });
+        if let Err(error) = ready.await {
             return Exchange::executed(Ended::Unready(error));
+        }
+        let cx = context();
+        if waited
+            && let Some(lease) = cx.lease()
+            && cx.lease_remaining().is_zero()
+        {
+            let retry_after = lease.lasts();
+            let error = Error::new(ErrorKind::Running { retry_after }, settings.operation());
+            let error = error.detail("the lease was lost while the request waited for the service");
+            return Exchange::executed(Ended::Refused(error));
         }
         let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;

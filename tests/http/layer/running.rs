@@ -1,5 +1,6 @@
 //! How many handlers run at once, whether or not their clients are still there.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use idem_runtime::{OnRunning, Reconciled};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
-use tower::{Layer as _, ServiceExt};
+use tower::{Layer as _, Service, ServiceExt};
 use tower_http::timeout::TimeoutLayer;
 
 use crate::client::{
@@ -299,36 +300,84 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     assert_eq!(repeat.problem(), (500, "outcome-unknown"));
 }
 
-/// A router is always ready, and a plain service is not. Finds repeats and slow clients that fill a limit inside.
+/// Handlers behind a limit of 1, which a router does not hide; how many have begun, and how many may go on.
+struct Limited {
+    fixture: Fixture,
+    begun: Arc<Semaphore>,
+    go_on: Arc<Semaphore>,
+}
+
+impl Limited {
+    fn open() -> (
+        Self,
+        impl Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
+        let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
+        let (begin, through) = (Arc::clone(&begun), Arc::clone(&go_on));
+        let handler = post(move |order: Bytes| async move {
+            begin.add_permits(1);
+            through.acquire().await.unwrap().forget();
+            order
+        });
+        let limited = GlobalConcurrencyLimitLayer::new(1);
+        let limited = limited.layer(Router::new().route("/orders", handler));
+        let service = fixture.layer().layer(limited);
+        let service =
+            ServiceExt::<Request>::map_response(service, |response| response.map(Body::new));
+        let this = Self {
+            fixture,
+            begun,
+            go_on,
+        };
+        (this, service)
+    }
+
+    async fn begun(&self, handlers: u32) {
+        let begun = self.begun.acquire_many(handlers);
+        patiently("the handler runs", begun).await.unwrap().forget();
+    }
+}
+
+/// Finds repeats and slow clients that fill a limit inside.
 #[tokio::test]
 async fn a_limit_inside_counts_handlers_alone() {
-    let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
-    let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
-    let (begin, through) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let handler = post(move |order: Bytes| async move {
-        begin.add_permits(1);
-        through.acquire().await.unwrap().forget();
-        order
-    });
-    let limited = GlobalConcurrencyLimitLayer::new(1);
-    let limited = limited.layer(Router::new().route("/orders", handler));
-    let service = fixture.layer().layer(limited);
-    let service = ServiceExt::<Request>::map_response(service, |response| response.map(Body::new));
+    let (shop, service) = Limited::open();
     let (slow, body) = frames();
     let waiting = spawn(&service, with_key("\"slow\"", body));
-    go_on.add_permits(1);
+    shop.go_on.add_permits(1);
     send(&service, order("done", "tea")).await;
     let first = spawn(&service, order("runs", "tea"));
-    let both = begun.acquire_many(2);
-    patiently("the handler runs", both).await.unwrap().forget();
+    shop.begun(2).await;
     let repeat = send(&service, order("done", "tea")).await;
     assert_eq!(repeat.replay(), (true, "tea"));
     let repeat = send(&service, order("runs", "tea")).await;
     assert_eq!(repeat.problem(), (409, "request-running"));
     drop(slow);
-    go_on.add_permits(2);
+    shop.go_on.add_permits(2);
     for answer in [first, waiting] {
         let answer = patiently("an answer", answer).await.unwrap();
         assert_eq!(answer.status, StatusCode::OK);
     }
+}
+
+/// Another process may have taken the key over. Finds a handler that begins after the loss is known.
+#[tokio::test]
+async fn a_request_that_loses_its_lease_at_a_limit_runs_no_handler() {
+    let (shop, service) = Limited::open();
+    let first = spawn(&service, order("runs", "tea"));
+    shop.begun(1).await;
+    let late = spawn(&service, order("late", "tea"));
+    shop.fixture.saw("claimed", 2).await;
+    // Beyond `max_run`, after which no lease is renewed.
+    shop.fixture.clock.advance(Duration::from_mins(16));
+    shop.go_on.add_permits(2);
+    patiently("an answer", first).await.unwrap();
+    let late = patiently("an answer", late).await.unwrap();
+    assert_eq!(late.problem(), (409, "request-running"));
+    assert_eq!(shop.begun.available_permits(), 0, "no other handler began");
 }
