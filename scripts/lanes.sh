@@ -6,7 +6,7 @@ lanes=3
 
 # The tests of an ordinary run besides those in the sources and the documentation: each rule on one server of each kind.
 # The others are of `thorough`: further brokers and shapes of Redis, processes and servers that are killed, browsers, and
-# the searches of the protocol. Those that take longest start first, so that none of them runs alone at the end. After a
+# the searches of the protocol. The longest programs start first, so that none of them runs alone at the end. After a
 # name follows a part of the names of its tests; with a dash, the part of those that are left to `thorough`.
 ordinary=(
     "sql -orders::"
@@ -29,7 +29,6 @@ ordinary=(
     "shapes"
     "history"
     "observed"
-    "in_memory"
     "documented"
     "arrows"
 )
@@ -94,16 +93,22 @@ left_out() {
             esac
         fi
     done
-    programs+=("$1 ${options[*]}")
+    programs+=("$1 ${options[*]-}")
 }
 
 # The programs in `programs`, each a line of its name, its manifest, its path and its options.
 run_programs() {
     local lane code=0
+    if ((${#programs[@]} < 10)); then
+        echo "only ${#programs[@]} programs of tests were found in what cargo built"
+        return 1
+    fi
+    # Most tests of a program wait as well.
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
     # As cargo does: the tests of a crate of macros link to the standard library of the compiler.
     LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
-    lanes_log=$(target_directory)/lanes
+    lanes_log=$(target_directory)/lanes/$current
     rm -rf -- "$lanes_log"
     mkdir -p "$lanes_log"
     for ((lane = 0; lane < lanes; lane++)); do
