@@ -354,7 +354,8 @@ async fn one_answer_sent_many_times_at_once_is_stored_once(p: Probe) {
                 if client == CLAIMERS - 1 {
                     let request = ListRequest::new(p.fixture.prefix());
                     let (found, _) = list(&p, &request).await.unwrap_or_default();
-                    for it in found.values() {
+                    // The records of earlier rounds have less.
+                    if let Some(it) = found.get(&p.key.name()) {
                         p.assert_left(it.left, it.header.retain);
                     }
                 }

@@ -521,9 +521,10 @@ impl RabbitSession {
         };
         // Another connection would be blocked as well, and this one cannot be closed meanwhile.
         if publisher.connection.status().blocked() {
-            return Err(
-                io::Error::other("the broker takes nothing: its memory or disk is full").into(),
-            );
+            return Err(io::Error::other(
+                "the broker accepts no message: an alarm for its memory or disk",
+            )
+            .into());
         }
         // Taken out, so that a channel whose confirmation did not come is not used again.
         let channel = match publisher.channel.take() {

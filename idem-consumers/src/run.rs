@@ -179,7 +179,7 @@ impl<I> Consumer<I> {
 
     /// The pause after the first system error of a message, up to 1 min. Default 1 s; it doubles with each attempt.
     ///
-    /// Also that after the first delivery whose call is refused; it doubles with each delivery that the broker counts.
+    /// The pause after the first refused call is the same, and doubles with each delivery that the broker counts.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = pause;
         self

@@ -29,7 +29,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadLetterReason {
-    /// The handler returned a business error, which is stored as the answer.
+    /// The handler returned a business error, which is the answer of the message.
     Business,
     /// Whether the effect happened is unknown. An operator resolves or resets the record, and sends the message again.
     Unknown,

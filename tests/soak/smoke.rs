@@ -1,4 +1,4 @@
-//! Short soaks, so that `scripts/test soak` does not rot, and what no fault may do is found in an ordinary run.
+//! Short soaks, so that `scripts/test soak` does not rot, and what no fault may do is found in a run of `thorough`.
 
 use std::process::Command;
 

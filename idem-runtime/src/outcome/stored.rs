@@ -72,8 +72,8 @@ impl StoredAnswer {
 
     /// Reads the answer.
     ///
-    /// That of a function that returns a `Reply<T>` is read as one. A `T` of optional members, and a JSON value, would be
-    /// the stored form of the reply itself.
+    /// The answer of a function that returns a `Reply<T>` is read as a reply. A `T` of optional members, or a JSON value,
+    /// is the stored form of the reply itself.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ impl Body<'_> {
         }
     }
 
-    /// The same, read by hand: a JSON value is then an answer of any type.
+    /// Lets any type read the body: an operator reads an answer as a JSON value.
     pub(crate) fn by_hand(self) -> Self {
         Self {
             by_hand: true,
@@ -38,7 +38,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether it is a stored reply, of which a `T` that accepts any members would read one of itself.
+    /// Whether the body is a stored reply, which a `T` that accepts any members would take for its own form.
     ///
     /// A process without the feature `http` meets those of another one.
     pub(crate) fn is_reply(&self) -> bool {
