@@ -547,8 +547,8 @@ impl RabbitSession {
             mandatory: true,
             ..BasicPublishOptions::default()
         };
-        let published = channel.basic_publish(exchange, key, options, payload, properties);
-        let confirmation = published.await?.await?;
+        let sent = channel.basic_publish(exchange, key, options, payload, properties);
+        let confirmation = sent.await?.await?;
         publisher.channel = Some(channel);
         Ok(confirmation.is_ack() && confirmation.take_message().is_none())
     }

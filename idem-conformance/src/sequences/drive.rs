@@ -153,8 +153,8 @@ fn altered(mut header: Header, field: u8) -> Header {
     header
 }
 
-fn steps_behind(journal: &Journal, steps: Vec<u8>) -> Journal {
-    Journal::new([&journal.as_bytes()[..], &steps].concat().into())
+fn steps_behind(journal: &Journal, steps: &[u8]) -> Journal {
+    Journal::new([&journal.as_bytes()[..], steps].concat().into())
 }
 
 fn joined(one: &Journal, other: &Journal) -> Journal {
@@ -346,7 +346,7 @@ impl Driver<'_> {
         let seen = match choices.of(&[0, 0, 1, 2]) {
             0 => None,
             1 => Some(self.there(key).1),
-            _ => Some(steps_behind(&Journal::default(), self.content(1))),
+            _ => Some(steps_behind(&Journal::default(), &self.content(1))),
         };
         Call::Release {
             key,
@@ -363,7 +363,7 @@ impl Driver<'_> {
         // Some journals are longer than a script reads of an answer.
         let adds = choices.of(&[1, 3, 50, 8_190, 20_000, 0]);
         let known = choices.of(&[held.confirmed, 0]);
-        held.journal = steps_behind(&held.journal, self.content(adds));
+        held.journal = steps_behind(&held.journal, &self.content(adds));
         if held.journal.is_empty() {
             return None;
         }
@@ -425,7 +425,7 @@ impl Driver<'_> {
             journal: match read {
                 0 => None,
                 1 => Some(journal),
-                _ => Some(steps_behind(&journal, self.content(1))),
+                _ => Some(steps_behind(&journal, &self.content(1))),
             },
             record: encoded(&header, &body, &brought),
         }
