@@ -1,15 +1,12 @@
 //! Watches and listeners: notified by a store that supports them.
 
-use super::fixture::BoxFuture;
 use super::notified::{NotificationLog, in_time, listen as subscribe};
 use super::probe::{
     A, B, IN_TIME, Probe, RELEASED, RETAIN, answer, done, header, owner, request_by,
 };
 use super::resolving::{reset, resolved};
-use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, State, Watch};
-use std::future::poll_fn;
+use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, Watch};
 use std::sync::Arc;
-use std::task::Poll;
 
 cases! {
     14 a_watch_is_told_of_a_completion: transport,
@@ -44,32 +41,17 @@ async fn a_watch_is_told_of_a_completion(p: Probe) {
 
 async fn every_watch_of_a_key_is_told(p: Probe) {
     p.take(&request_by(A)).await;
-    // In one task, the release last: a watcher reads as soon as it is woken.
-    let mut all: Vec<BoxFuture<'_, ()>> = Vec::new();
+    let mut watches = Vec::new();
     for _ in 0..50 {
-        let Some(mut watch) = p.watch().await else {
+        let Some(watch) = p.watch().await else {
             return;
         };
-        let p = &p;
-        all.push(Box::pin(async move {
-            assert_notified(p, &mut watch, "a release").await;
-            // A wake before the write is none, as the docs of `Watchers::wake` state.
-            while p.header().await.state != State::Released {
-                assert_notified(p, &mut watch, "a release that is written").await;
-            }
-        }));
+        watches.push(watch);
     }
-    all.push(Box::pin(async {
-        assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-    }));
-    poll_fn(|cx| {
-        all.retain_mut(|it| it.as_mut().poll(cx).is_pending());
-        match all.len() {
-            0 => Poll::Ready(()),
-            _ => Poll::Pending,
-        }
-    })
-    .await;
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
+    for watch in &mut watches {
+        assert_notified(&p, watch, "a release").await;
+    }
 }
 
 async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
