@@ -1,14 +1,16 @@
 //! Concurrent operations: each operation on a key is atomic.
 
+use super::listings::list;
 use super::probe::{
     A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask_to_find_out, at_most, by,
     finished, header, owner, pending, record, request_by, undecided, unlimited,
 };
 use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains,
-    RenewReply, ResolveReply, State,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, ListRequest, ReleaseReply,
+    Remains, RenewReply, ResolveReply, State,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -342,9 +344,30 @@ async fn one_answer_sent_many_times_at_once_is_stored_once(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
         let bytes = answer(&p.take(&request_by(A)).await, b"once");
-        let replies = at_once(&p, CLAIMERS, |p, _| {
+        let replies = at_once(&p, CLAIMERS, |p, client| {
             let bytes = bytes.clone();
-            async move { p.complete(&bytes).await }
+            async move {
+                // Reads and listings get a header and a life of one moment: all of the life, before and after. A
+                // database takes the time when a statement begins, which may be before a completion that it then sees.
+                let began = Instant::now();
+                let assert_whole = |left: Duration, retain| {
+                    let beyond = left.saturating_sub(retain).min(began.elapsed());
+                    p.assert_left(left - beyond, retain);
+                };
+                if client % 4 == 1 {
+                    let (record, left) = p.found().await;
+                    assert_whole(left, record.header.retain);
+                }
+                if client == CLAIMERS - 1 {
+                    let request = ListRequest::new(p.fixture.prefix());
+                    let (found, _) = list(&p, &request).await.unwrap_or_default();
+                    // The records of earlier rounds have less.
+                    if let Some(it) = found.get(&p.key.name()) {
+                        assert_whole(it.left, it.header.retain);
+                    }
+                }
+                p.complete(&bytes).await
+            }
         })
         .await;
         for reply in replies {
