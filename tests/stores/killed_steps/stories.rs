@@ -191,6 +191,8 @@ impl Story {
         let (step, read) = match said {
             Said::Kept(step, _) => (step, false),
             Said::Read(step, _) => (step, true),
+            // The call ends, and on a busy machine its body is still being polled after the moment of that step.
+            Said::Refused(step, kind) if kind == "Unknown" && self.open.contains(step) => return,
             _ => self.fail("a step is refused"),
         };
         if self.recorded.insert(step.clone()) == read {
@@ -206,7 +208,9 @@ impl Story {
         self.told.push(told);
         self.stopped.clear();
         let mut has_ended = false;
+        let mut is_refused = false;
         for line in said {
+            is_refused |= matches!(line, Said::Refused(..));
             match line {
                 Said::At(point) if stops.contains(point) => {
                     self.stopped.insert(point.clone());
@@ -221,7 +225,7 @@ impl Story {
         if has_ended {
             // A step that is unknown ends a call whose other steps stop.
             self.stopped.clear();
-        } else if self.stopped.is_empty() {
+        } else if self.stopped.is_empty() || is_refused {
             self.fail("it neither stops nor ends");
         }
         let mut passes = points().into_iter().filter(|point| stops.contains(point));

@@ -73,7 +73,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     let url = server.tls_url_as("", PASSWORD);
     let url = url.replace(&server.tls_addr().to_string(), &proxy.addr().to_string());
     let root = server.certificates().ca_pem().to_owned();
-    let store = move |store: RedisStoreBuilder| store.root_certificate(root);
+    let store = move |store| patient(store).root_certificate(root);
     let patience = OnRunning::Wait(PATIENCE);
     let shop = Shop::open_with(&url, store, |engine| engine.on_running(patience)).await;
     let far = shop.far();
