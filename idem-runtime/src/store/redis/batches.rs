@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::failure::{Failure, has_no_room, is_unknown_script};
-use super::link::BatchScript;
 use super::script::Scripts;
+use super::wire::BatchScript;
 
 /// The server may not know the script.
 const UNKNOWN: u8 = 0;

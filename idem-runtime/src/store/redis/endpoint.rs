@@ -8,17 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Client, RedisResult};
+#[cfg(feature = "redis-tls")]
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+#[cfg(feature = "redis-tls")]
+use tokio_rustls::client::TlsStream;
 
 use super::address::{Address, client_at, place};
 use super::failure::is_unknown_user;
+#[cfg(feature = "redis-tls")]
+use super::tls::handshake;
 use crate::env::credentials::{Credentials, CredentialsProvider};
 use crate::store::StoreError;
 
-/// A client, and the provider of its credentials where they change.
+/// A client, the provider of its credentials where they change, and its TLS.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     client: Client,
+    #[cfg(feature = "redis-tls")]
+    tls: Option<Arc<rustls::ClientConfig>>,
     /// In place of the user and the password of the client.
     credentials: Option<CredentialsProvider>,
     /// Whether a server has accepted credentials of the provider, which are right at times then. Shared by its clones.
@@ -29,8 +37,29 @@ impl Endpoint {
     pub(crate) fn new(client: Client, credentials: Option<CredentialsProvider>) -> Self {
         Self {
             client,
+            #[cfg(feature = "redis-tls")]
+            tls: None,
             credentials,
             accepted: Arc::default(),
+        }
+    }
+
+    #[cfg(feature = "redis-tls")]
+    pub(super) fn with_tls(mut self, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// The handshake of TLS with the server of this name.
+    #[cfg(feature = "redis-tls")]
+    pub(super) async fn tls_over(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        match &self.tls {
+            Some(config) => handshake(config, host, stream).await,
+            None => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

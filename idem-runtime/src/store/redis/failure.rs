@@ -52,8 +52,12 @@ pub(super) fn is_wrong_type(error: &RedisError) -> bool {
 
 /// Whether the connection is no longer usable.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    let lost = error.is_connection_dropped() || error.is_io_error();
-    (lost && !error.is_timeout()) || has_no_room(error)
+    (is_lost(error) && !error.is_timeout()) || has_no_room(error)
+}
+
+/// Whether the connection has ended, or does not reply.
+pub(super) fn is_lost(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.is_io_error()
 }
 
 /// Whether there was no reply in time.
@@ -261,7 +265,7 @@ fn about_connection(error: &RedisError) -> (StoreErrorKind, &'static str) {
             Unavailable,
             "the name of the host is not known here; compare the URL with DNS",
         )
-    } else if error.is_connection_dropped() || error.is_io_error() {
+    } else if is_lost(error) {
         (Unavailable, "the connection to Redis is lost")
     } else {
         (Protocol, "Redis refused")

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
-
-/// Largest number of commands in flight before a sender waits.
-const PIPELINE: usize = 1_024;
-
 /// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) connect: Duration,
     pub(super) response: Duration,
-    /// Longest text that a reply consists of: see [`Wire`](super::link).
+    /// Longest text that a reply consists of: see [`Wire`](super::wire).
     pub(super) text_bytes: usize,
 }
 
@@ -22,12 +17,5 @@ impl Limits {
     /// One byte more, by which a read detects a larger record, and no less than any reply that is no record.
     pub(super) fn text_of_record(max_record_bytes: usize) -> usize {
         max_record_bytes.max(1 << 20).saturating_add(1)
-    }
-
-    pub(super) fn config(self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect))
-            .set_response_timeout(Some(self.response))
-            .set_pipeline_buffer_size(PIPELINE)
     }
 }

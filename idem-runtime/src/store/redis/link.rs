@@ -1,16 +1,9 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
 mod command;
-mod connection;
-#[cfg(test)]
-mod echo;
 mod exchange;
-mod pipeline;
-mod socket;
 mod target;
 mod time;
-mod wire;
-mod words;
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,23 +14,21 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
 
-pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
-use self::connection::Connection;
-use self::exchange::one_reply;
+pub(super) use self::command::{ReplicaWait, RoutedCommand};
+use self::exchange::last;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
-use self::wire::PendingReplies;
-pub(super) use self::wire::{BatchCommand, BatchScript};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::limits::Limits;
-use super::reply::time_of;
+use super::reply::{time_of, wrote};
+use super::wire::{BatchCommand, PendingReplies, Wire};
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Consecutive time-outs after which a connection is dropped.
 ///
-/// The server may be gone without a notice from the network; the client library would keep the connection forever.
+/// The server may be gone without a notice from the network.
 const MAX_TIMEOUTS: u32 = 3;
 /// Wait after which a cancelled command counts as a time-out.
 const QUIET: Duration = Duration::from_millis(100);
@@ -70,7 +61,7 @@ pub(super) struct Link {
 
 /// A connection and its health.
 struct LiveConnection {
-    connection: Connection,
+    wire: Wire,
     generation: u64,
     since: Instant,
     consecutive_timeouts: AtomicU32,
@@ -98,40 +89,36 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
+        let ready = match self.ready() {
+            Some(ready) => ready,
+            // Boxed: larger, and seldom needed.
+            None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
+        };
         // Read before the command is written: the server's time is compared with it.
         let began = command.tells_time.then(Instant::now);
-        let Some(exchange) = self.ready().and_then(|ready| ready.begin(command)) else {
-            // Boxed: larger, and seldom needed.
-            return Box::pin(self.connect_and_send(command)).await;
-        };
-        let exchange = exchange?;
+        let exchange = ready.begin(command)?;
         let timed = began.map(|began| (Arc::clone(&exchange.live), began));
+        let replicated = command
+            .replicas
+            .map(|wanted| (Arc::clone(&exchange.live), wanted));
         let reply = exchange.await;
         if let Some((live, began)) = timed {
             self.read_time(&live, began, &reply);
         }
-        reply
+        match (reply, replicated) {
+            // `WAIT` covers only writes of the same connection.
+            (Ok(reply), Some((live, wanted))) if wrote(&reply) => {
+                Box::pin(self.wait(live, wanted)).await.map(|()| reply)
+            }
+            (reply, _) => reply,
+        }
     }
 
-    async fn connect_and_send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
-        let live = match self.current() {
-            Some(live) => live,
-            None => self.connected().await.map_err(Failure::Connect)?,
-        };
-        let mut pending = PendingReply {
-            link: self,
-            live: &live,
-            began: Instant::now(),
-            is_answered: false,
-            replies: live.replies.load(Ordering::Relaxed),
-        };
-        let reply = command.send(&live.connection).await;
-        pending.is_answered = true;
-        if command.tells_time {
-            self.read_time(&live, pending.began, &reply);
-        }
-        self.count_reply(&live, pending.replies, reply.as_ref().err());
-        reply.map_err(|failure| self.expired(failure))
+    /// Waits until enough replicas have the write before on this connection.
+    async fn wait(&self, live: Arc<LiveConnection>, wanted: &ReplicaWait) -> Result<(), Failure> {
+        let ready = ReadyLink { link: self, live };
+        let wait = ready.begin(&RoutedCommand::new(&|words| words.copy(&wanted.command)))?;
+        wanted.check(&wait.await?)
     }
 
     /// The connection, if there is a usable one.
@@ -235,10 +222,10 @@ impl Link {
     }
 
     /// Connects, or waits for the task that does.
-    async fn connected(&self) -> Result<Arc<LiveConnection>, StoreError> {
+    async fn connected(&self) -> Result<ReadyLink<'_>, StoreError> {
         let _connecting = self.connecting.lock().await;
-        if let Some(live) = self.current() {
-            return Ok(live);
+        if let Some(ready) = self.ready() {
+            return Ok(ready);
         }
         {
             let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,10 +239,10 @@ impl Link {
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
         match self.target.connect(self.limits, known).await {
-            Ok(connection) => {
+            Ok(wire) => {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Arc::new(LiveConnection {
-                    connection,
+                    wire,
                     generation,
                     since: Instant::now(),
                     consecutive_timeouts: AtomicU32::new(0),
@@ -264,7 +251,7 @@ impl Link {
                     time: ServerTime::default(),
                 });
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
-                Ok(live)
+                Ok(ReadyLink { link: self, live })
             }
             Err(error) => {
                 self.record_failure(error.clone());
@@ -284,13 +271,13 @@ impl Link {
         }
         drop(live);
         // Queued commands were not sent, and go over the next connection.
-        broken.connection.close();
+        broken.wire.close();
     }
 
     /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.as_ref()?.connection.crowded(admission)
+        live.as_ref()?.wire.crowded(admission)
     }
 }
 
@@ -316,32 +303,29 @@ impl<'a> ReadyLink<'a> {
 
     /// Whether other commands are under way on the connection.
     pub(super) fn is_busy(&self) -> bool {
-        self.live.connection.is_busy()
+        self.live.wire.is_busy()
     }
 
-    /// Sends a single command at once; `None`: [`Link::send`] has to.
-    pub(super) fn begin(
-        self,
-        command: &RoutedCommand<'_>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
-        self.begin_by(|connection| command.begin(connection))
+    /// Sends a command, but for the wait for its replicas.
+    pub(super) fn begin(self, command: &RoutedCommand<'_>) -> Result<Exchange<'a>, Failure> {
+        self.begin_by(|wire| command.begin(wire))
     }
 
-    /// Sends a command in a batch; `None`: it has to be sent alone.
+    /// Sends a command in a batch.
     pub(super) fn begin_in_batch(
         self,
         command: &BatchCommand<'_>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
-        self.begin_by(|connection| connection.begin_in_batch(command))
+    ) -> Result<Exchange<'a>, Failure> {
+        self.begin_by(|wire| wire.begin_in_batch(command))
     }
 
     fn begin_by(
         self,
-        begin: impl FnOnce(&Connection) -> Option<RedisResult<PendingReplies>>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
+        begin: impl FnOnce(&Wire) -> RedisResult<PendingReplies>,
+    ) -> Result<Exchange<'a>, Failure> {
         let Self { link, live } = self;
         let before = live.replies.load(Ordering::Relaxed);
-        Some(match begin(&live.connection)? {
+        match begin(&live.wire) {
             Ok(replies) => Ok(Exchange {
                 replies,
                 link,
@@ -353,7 +337,7 @@ impl<'a> ReadyLink<'a> {
                 link.count_reply(&live, before, Some(&failure));
                 Err(failure)
             }
-        })
+        }
     }
 }
 
@@ -372,7 +356,7 @@ impl Future for Exchange<'_> {
     type Output = Result<Value, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
+        let reply = last(ready!(Pin::new(&mut self.replies).poll(cx)));
         (self.link).count_reply(&self.live, self.before, reply.as_ref().err());
         Poll::Ready(reply.map_err(|failure| self.link.expired(failure)))
     }
@@ -383,26 +367,6 @@ impl Drop for Exchange<'_> {
         let waited = self.replies.waited();
         if waited.is_some_and(|waited| waited >= QUIET) {
             self.link.count_timeout(&self.live, self.before);
-        }
-    }
-}
-
-/// A command of the client library without a reply so far.
-///
-/// A sender whose deadline is shorter than `response_timeout` cancels it, which counts as a time-out as well.
-struct PendingReply<'a> {
-    link: &'a Link,
-    live: &'a LiveConnection,
-    began: Instant,
-    is_answered: bool,
-    /// Number of replies when the command was sent.
-    replies: u64,
-}
-
-impl Drop for PendingReply<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered && self.began.elapsed() >= QUIET {
-            self.link.count_timeout(self.live, self.replies);
         }
     }
 }

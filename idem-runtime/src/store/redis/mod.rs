@@ -8,6 +8,7 @@ mod builder;
 mod claim;
 mod cluster;
 mod complete;
+mod connect;
 mod core;
 mod durability;
 mod endpoint;
@@ -29,11 +30,13 @@ mod sentinel;
 mod server;
 mod source;
 mod store;
+mod subscriber_connection;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod topology;
 mod value;
 mod watch;
+mod wire;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::durability::Durability;

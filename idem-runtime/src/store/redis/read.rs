@@ -8,10 +8,11 @@ use redis::Value;
 use super::arguments::decimal;
 use super::core::RedisCore;
 use super::durability::WriteConcern;
-use super::link::{RoutedCommand, Words};
+use super::link::RoutedCommand;
 use super::reply::{ScriptReply, unexpected};
 use super::script::Script;
 use super::topology::Topology;
+use super::wire::Words;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ReadReply, Record, RecordKey, State, StoreError, StoreErrorKind, Unreadable};
 

@@ -2,8 +2,9 @@
 
 use super::arguments::decimal;
 use super::durability::WriteConcern;
-use super::link::{RoutedCommand, Words, WriteCommand};
+use super::link::RoutedCommand;
 use super::probe::Report;
+use super::wire::{Words, WriteCommand};
 
 /// A script that is run by its digest.
 pub(super) struct Script {

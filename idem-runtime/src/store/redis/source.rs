@@ -23,11 +23,11 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// A URL of the first two kinds may end with `?protocol=resp3`; the default is RESP2, which
 /// every server and proxy knows.
 ///
-/// TLS is that of rustls. The first connection installs ring as the process's provider of cryptography unless the
-/// application has chosen one before.
+/// TLS is that of rustls, with the process's provider of cryptography if the application has chosen one, and ring if not.
 ///
 /// A `redis::Client` gives its address and settings. The store makes its own connections to it, with its own
-/// time limits.
+/// time limits. Certificates of a client cannot be read from it: a client that has any is refused unless
+/// `RedisStoreBuilder::root_certificate` or `client_certificate` is set in their place.
 ///
 /// ```
 /// use idem_runtime::store::redis::RedisSource;
@@ -194,7 +194,7 @@ impl<'a> MultiHostUrl<'a> {
             }
             let info = info.set_redis_settings(settings);
             let provider = self.options.sentinel_credentials.clone();
-            sentinels.push(Endpoint::new(self.options.client(&info)?, provider));
+            sentinels.push(self.options.endpoint(&info, provider)?);
         }
         // The address is filled in later.
         let server = format!("{scheme}://{user}localhost/{db}{query}");
@@ -252,22 +252,34 @@ impl SourceOptions {
 
     /// The server, or a node, for the store's own connections.
     fn server(&self, info: &ConnectionInfo) -> Result<Endpoint, StoreError> {
-        Ok(Endpoint::new(self.client(info)?, self.credentials.clone()))
+        self.endpoint(info, self.credentials.clone())
     }
 
-    /// A client for the store's own connections.
     #[cfg_attr(
         not(feature = "redis-tls"),
         expect(clippy::unused_self, reason = "certificates come from it")
     )]
-    fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
+    fn endpoint(
+        &self,
+        info: &ConnectionInfo,
+        credentials: Option<CredentialsProvider>,
+    ) -> Result<Endpoint, StoreError> {
         // Without `TCP_NODELAY` a small command may wait for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
         #[cfg(feature = "redis-tls")]
-        let info = super::tls::apply(&info, &self.tls)?;
-        Client::open(info).map_err(|_: RedisError| unusable())
+        let tls = super::tls::config(info.addr(), &self.tls)?;
+        // Another crate may have the client library read such a URL.
+        #[cfg(not(feature = "redis-tls"))]
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            return Err(unusable());
+        }
+        let client = Client::open(info).map_err(|_: RedisError| unusable())?;
+        let endpoint = Endpoint::new(client, credentials);
+        #[cfg(feature = "redis-tls")]
+        let endpoint = endpoint.with_tls(tls);
+        Ok(endpoint)
     }
 }
 

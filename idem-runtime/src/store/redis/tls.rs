@@ -1,17 +1,25 @@
-//! Certificates of a TLS connection: trusted authorities and the client's own.
+//! TLS connections: trusted authorities and the client's own certificate.
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use std::io;
+use std::sync::Arc;
+
+use redis::ConnectionAddr;
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 pub(super) use crate::env::certificates::Certificates as Tls;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Adds the certificates to a connection's settings.
-///
-/// The client library would detect wrong ones only when it connects.
-pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, StoreError> {
-    let is_default = tls.is_default();
-    match info.addr() {
+/// The settings of TLS for an address; `None`: it is one without TLS.
+pub(super) fn config(
+    address: &ConnectionAddr,
+    tls: &Tls,
+) -> Result<Option<Arc<ClientConfig>>, StoreError> {
+    match address {
         ConnectionAddr::TcpTls { insecure: true, .. } => {
             return Err(refused(
                 "the Redis URL ends with `#insecure`: a connection that trusts any server is no \
@@ -19,49 +27,67 @@ pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, 
                  server's authority",
             ));
         }
-        ConnectionAddr::TcpTls { .. } => ensure_provider(),
-        _ if is_default => {}
+        ConnectionAddr::TcpTls {
+            tls_params: Some(_),
+            ..
+        } if tls.is_default() => {
+            return Err(refused(
+                "the Redis client has certificates, which idem cannot read from it; give them to \
+                 `RedisStoreBuilder::root_certificate` and `client_certificate`",
+            ));
+        }
+        ConnectionAddr::TcpTls { .. } => {}
+        _ if tls.is_default() => return Ok(None),
         _ => {
             return Err(refused(
                 "certificates are set, but the Redis URL does not begin with `rediss://`",
             ));
         }
     }
-    if is_default {
-        // A client of the application may have certificates of its own.
-        return Ok(info.clone());
-    }
-    tls.roots().map_err(refused)?;
-    if let Some(provider) = CryptoProvider::get_default() {
-        tls.identity(provider).map_err(refused)?;
-    }
-    let certificates = TlsCertificates {
-        client_tls: tls
-            .client
-            .clone()
-            .map(|(certificate, key)| ClientTlsConfig {
-                client_cert: certificate,
-                client_key: key,
-            }),
-        root_cert: tls.root_certificate.clone(),
+    // An application that has chosen a provider may be bound to it.
+    let chosen = CryptoProvider::get_default().map(Arc::clone);
+    let provider = chosen.unwrap_or_else(|| Arc::new(ring::default_provider()));
+    let roots = tls
+        .roots()
+        .map_err(refused)?
+        .map_or_else(system_roots, Ok)?;
+    let identity = tls.identity(&provider).map_err(refused)?;
+    let unusable = |_| refused("the provider of cryptography of this process has no usable TLS");
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .with_root_certificates(roots);
+    let config = match identity {
+        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(unusable)?,
+        None => config.with_no_client_auth(),
     };
-    match Client::build_with_tls(info.clone(), certificates) {
-        Ok(client) => Ok(client.get_connection_info().clone()),
-        Err(_) => Err(refused(
-            "the Redis client cannot use the certificates or the key",
-        )),
-    }
+    Ok(Some(Arc::new(config)))
 }
 
-/// Installs a provider of cryptography for the process, before the first connection.
-///
-/// rustls panics in a process whose crates have several providers and which has chosen none. An earlier choice of the
-/// application stays.
-pub(super) fn ensure_provider() {
-    if CryptoProvider::get_default().is_none() {
-        // Fails if another thread has installed one meanwhile.
-        drop(ring::default_provider().install_default());
+/// The authorities that the system trusts. Files that are none are passed over, as other programs do.
+fn system_roots() -> Result<RootCertStore, StoreError> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err(refused(
+            "this system has no certificates of authorities; install them (`ca-certificates`), or \
+             give `RedisStoreBuilder::root_certificate` the server's authority",
+        ));
     }
+    Ok(roots)
+}
+
+/// The handshake of TLS with a server of this name.
+pub(super) async fn handshake(
+    config: &Arc<ClientConfig>,
+    host: &str,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(Arc::clone(config))
+        .connect(name, stream)
+        .await
 }
 
 fn refused(message: impl Into<String>) -> StoreError {

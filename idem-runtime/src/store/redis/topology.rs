@@ -6,11 +6,12 @@ use tokio::task::JoinSet;
 use super::cluster::Cluster;
 use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
-use super::link::{ReadyLink, RoutedCommand, Words};
+use super::link::{ReadyLink, RoutedCommand};
 use super::probe::{ProbeOptions, Report, Server};
 use super::reply::ScriptReply;
 use super::script::Script;
 use super::server::RedisServer;
+use super::wire::Words;
 use crate::store::pace::Crowded;
 use crate::store::{Admission, RecordKey, StoreError};
 

@@ -99,9 +99,9 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     assert_eq!(shop.events.count("unsaved"), 0);
 }
 
-/// A client that the application configured with certificates.
+/// A client that the application configured with certificates, which only its own library can read.
 #[tokio::test]
-async fn a_client_keeps_its_certificates() {
+async fn a_client_with_certificates_connects_with_those_of_the_store() {
     let server = RedisServer::builder().tls_client_auth().start();
     let made = server.certificates();
     let certificates = redis::TlsCertificates {
@@ -112,8 +112,12 @@ async fn a_client_keeps_its_certificates() {
         root_cert: Some(made.ca_pem().into()),
     };
     let client = redis::Client::build_with_tls(server.tls_url(), certificates).unwrap();
-    let store = RedisStore::connect(client).await.unwrap();
-    let shop = Shop::on(store, |engine| engine);
+    let store = RedisStore::builder(client);
+    let kind = StoreErrorKind::Refused;
+    assert_refusal(store.clone(), kind, "`client_certificate`").await;
+    let store = patient(store.root_certificate(made.ca_pem()))
+        .client_certificate(made.client_cert_pem(), made.client_key_pem());
+    let shop = Shop::on(store.connect().await.unwrap(), |engine| engine);
     let answer = shop.pay("a").await;
     assert!(answer.is_ok());
     assert_eq!(shop.pay("a").await, answer);

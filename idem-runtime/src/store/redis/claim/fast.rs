@@ -19,7 +19,8 @@ use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::{Exchange, RoutedCommand, Words, WriteCommand};
+use crate::store::redis::link::{Exchange, RoutedCommand};
+use crate::store::redis::wire::{Words, WriteCommand};
 use crate::store::{Boxed, RecordKey, StoreError};
 
 impl RedisCore {
@@ -129,7 +130,7 @@ impl<'a> Claiming<'a> {
         let now = ready.server_time()?;
         self.key.with_name(|name| {
             let set = |words: &mut Words<'_>| write(words, name, request, now);
-            Some((ready.begin(&set_if_absent(name, &set))?, now))
+            Some((ready.begin(&set_if_absent(name, &set)), now))
         })
     }
 }

@@ -14,7 +14,8 @@ use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::{RoutedCommand, Words};
+use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::wire::Words;
 
 impl RedisCore {
     /// Replaces the claim with the record. Returns false if the stored bytes differ; then nothing has changed.

@@ -19,8 +19,9 @@ use crate::store::redis::batches::{Form, SourceTurn};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::{BatchCommand, Exchange, ReadyLink, RoutedCommand, Words};
+use crate::store::redis::link::{Exchange, ReadyLink, RoutedCommand};
 use crate::store::redis::script::Script;
+use crate::store::redis::wire::{BatchCommand, Words};
 use crate::store::{Boxed, CompleteReply, RecordKey, StoreError};
 
 /// A completion.
@@ -84,7 +85,7 @@ impl<'a> Completing<'a> {
         self.key.with_name(|name| {
             if let Some(claim) = claim {
                 let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);
-                let exchange = ready.begin(&RoutedCommand::on_key(name, &set))?;
+                let exchange = ready.begin(&RoutedCommand::on_key(name, &set));
                 return Some((exchange, Command::CompareAndSet));
             }
             let retain = decimal(millis(retain));
@@ -101,16 +102,13 @@ impl<'a> Completing<'a> {
                         key,
                         arguments,
                     };
-                    (ready.begin_in_batch(&command)?, Command::InBatch)
+                    (ready.begin_in_batch(&command), Command::InBatch)
                 }
                 Form::BySource(turn) => {
-                    let sent = alone(ready, &core.scripts.complete_batch, true)?;
+                    let sent = alone(ready, &core.scripts.complete_batch, true);
                     (sent, Command::Source(turn))
                 }
-                Form::Alone => (
-                    alone(ready, &core.scripts.complete, false)?,
-                    Command::Script,
-                ),
+                Form::Alone => (alone(ready, &core.scripts.complete, false), Command::Script),
             })
         })
     }

@@ -13,8 +13,9 @@ use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{Failure, is_unknown_script};
-use crate::store::redis::link::{RoutedCommand, Words};
+use crate::store::redis::link::RoutedCommand;
 use crate::store::redis::reply::ScriptReply;
+use crate::store::redis::wire::Words;
 use crate::store::{RecordKey, StoreError};
 
 /// Size from which records are staged, in bytes.

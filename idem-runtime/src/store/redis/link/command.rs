@@ -2,9 +2,9 @@
 
 use redis::{Cmd, Value};
 
-pub(crate) use super::words::{Words, WriteCommand};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::limits::Limits;
+use crate::store::redis::wire::WriteCommand;
 
 /// One command, or two that are sent together.
 #[derive(Clone, Copy)]

@@ -1,15 +1,15 @@
 //! The server that a connection is made to.
 
-use redis::{Client, ConnectionAddr};
+use redis::ConnectionAddr;
 
-use super::connection::Connection;
-use super::socket;
 use crate::store::redis::address::place;
+use crate::store::redis::connect::connect;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::limits::Limits;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::redis::value::text_pairs;
+use crate::store::redis::wire::Wire;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The server that a connection is made to, resolved anew for each connection.
@@ -31,17 +31,13 @@ impl Target {
     }
 
     /// Connects. `known`: an earlier attempt succeeded.
-    pub(super) async fn connect(
-        &self,
-        limits: Limits,
-        known: bool,
-    ) -> Result<Connection, StoreError> {
+    pub(super) async fn connect(&self, limits: Limits, known: bool) -> Result<Wire, StoreError> {
         match self {
             Self::Server(endpoint) => one(endpoint, limits, known).await,
             Self::Primary(sentinels) => {
                 let endpoint = sentinels.primary(limits).await?;
-                let connection = one(&endpoint, limits, known).await?;
-                is_primary(&endpoint, connection).await
+                let wire = one(&endpoint, limits, known).await?;
+                is_primary(&endpoint, wire).await
             }
         }
     }
@@ -84,18 +80,9 @@ impl Target {
     }
 }
 
-async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Connection, StoreError> {
-    let connect = |client: Client| async move {
-        let wire = socket::connect(client.get_connection_info(), limits).await;
-        if let Some(wire) = wire {
-            return wire.map(Connection::Wire);
-        }
-        let config = limits.config();
-        let connected = client.get_multiplexed_async_connection_with_config(&config);
-        connected.await.map(Connection::library)
-    };
+async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Wire, StoreError> {
     let known = known || endpoint.was_accepted();
-    let connected = endpoint.log_in(limits.connect, connect).await?;
+    let connected = connect(endpoint, limits, None).await?;
     connected.map_err(|error| {
         let is_silence = error.is_timeout();
         let is_tls = matches!(
@@ -114,8 +101,8 @@ async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Connect
 /// Checks the role that the server itself reports.
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
-async fn is_primary(endpoint: &Endpoint, connection: Connection) -> Result<Connection, StoreError> {
-    let hello = connection.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
+async fn is_primary(endpoint: &Endpoint, wire: Wire) -> Result<Wire, StoreError> {
+    let hello = wire.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
     let hello = hello.await.and_then(|hello| hello.first.extract_error());
     let at = place(endpoint);
     let hello = hello.map_err(|error| connect_error(&at, error, true))?;
@@ -128,5 +115,5 @@ async fn is_primary(endpoint: &Endpoint, connection: Connection) -> Result<Conne
             ),
         ));
     }
-    Ok(connection)
+    Ok(wire)
 }

@@ -1,7 +1,6 @@
 //! Notifications: of finished calls to watchers, and of resolutions to caches.
 
 mod channels;
-mod connection;
 mod resolutions;
 mod session;
 mod subscriber;

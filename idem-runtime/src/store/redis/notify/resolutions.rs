@@ -5,27 +5,24 @@
 //! the time limit of a reply, by a ping. Until there is another connection the listener receives no resolutions, and
 //! is notified of that.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_core::Stream as _;
-use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Client, Msg, RedisError, RedisResult, Value};
 use tokio::time::{sleep, timeout};
 
+use super::subscriber::connect;
 use super::subscribers::Subscribers;
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
-use crate::store::redis::address::place;
 use crate::store::redis::durability::WriteConcern;
-use crate::store::redis::failure::{connect_error, store_error};
+use crate::store::redis::failure::{is_lost, store_error};
 use crate::store::redis::limits::Limits;
-use crate::store::redis::link::{RoutedCommand, Target, Words};
+use crate::store::redis::link::{RoutedCommand, Target};
+use crate::store::redis::subscriber_connection::SubscriberConnection;
 use crate::store::redis::topology::Topology;
+use crate::store::redis::wire::{Published, Words};
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 
 /// Silence after which the server is pinged.
@@ -48,8 +45,7 @@ pub(crate) struct ResolutionListener {
 
 /// A subscribed connection.
 struct ResolutionConnection {
-    sink: PubSubSink,
-    stream: PubSubStream,
+    connection: SubscriberConnection,
     target: Target,
     generation: u64,
 }
@@ -125,7 +121,7 @@ impl ResolutionListener {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
                     self.hearing(Hearing::All);
-                    let goes_on = self.deliver(connection, limits).await;
+                    let goes_on = self.deliver(connection).await;
                     self.hearing(Hearing::Nothing);
                     if !goes_on {
                         return;
@@ -165,33 +161,24 @@ impl ResolutionListener {
         limits: Limits,
     ) -> Result<ResolutionConnection, StoreError> {
         let generation = target.generation();
-        let endpoint = target.endpoint(limits).await?;
-        let open = |client: Client| async move { client.get_async_pubsub().await };
-        let opened = timeout(limits.connect, endpoint.log_in(limits.connect, open)).await;
-        let opened = opened.map_err(|_| lost())??;
-        let (mut sink, stream) = opened
-            .map_err(|error| connect_error(&place(&endpoint), error, true))?
-            .split();
-        let subscribed = timeout(limits.response, sink.subscribe(&self.channel)).await;
-        let subscribed = subscribed.map_err(|_| lost())?;
+        let connection = connect(&target, limits).await?;
+        let subscribed = connection.subscribe(&self.channel).await;
         subscribed.map_err(|error| store_error("listening to resolutions", error))?;
         Ok(ResolutionConnection {
-            sink,
-            stream,
+            connection,
             target,
             generation,
         })
     }
 
     /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still exists.
-    async fn deliver(&self, mut connection: ResolutionConnection, limits: Limits) -> bool {
+    async fn deliver(&self, mut listening: ResolutionConnection) -> bool {
         loop {
             // The old primary of a failover may still be connected.
-            if connection.target.generation() != connection.generation {
+            if listening.target.generation() != listening.generation {
                 return true;
             }
-            let next = poll_fn(|cx| Pin::new(&mut connection.stream).poll_next(cx));
-            match timeout(QUIET, next).await {
+            match timeout(QUIET, listening.connection.message()).await {
                 Ok(Some(message)) => {
                     let Some(listener) = self.listener.upgrade() else {
                         return false;
@@ -205,12 +192,8 @@ impl ResolutionListener {
                     if self.listener.strong_count() == 0 {
                         return false;
                     }
-                    let ping: RedisResult<Value> =
-                        match timeout(limits.response, connection.sink.ping()).await {
-                            Ok(reply) => reply,
-                            Err(_) => return true,
-                        };
                     // A refusal is a reply as well.
+                    let ping = listening.connection.ping().await;
                     if ping.is_err_and(|error| is_lost(&error)) {
                         return true;
                     }
@@ -220,8 +203,8 @@ impl ResolutionListener {
     }
 
     /// The key of a record whose name was published.
-    fn key(&self, message: &Msg) -> Option<KeyDigest> {
-        let name = std::str::from_utf8(message.get_payload_bytes()).ok()?;
+    fn key(&self, message: &Published) -> Option<KeyDigest> {
+        let name = std::str::from_utf8(&message.payload).ok()?;
         let rest = name.strip_prefix(&*self.prefix)?.strip_prefix(':')?;
         let (_operation, digest) = rest.rsplit_once(':')?;
         KeyDigest::from_str(digest).ok()
@@ -237,15 +220,4 @@ impl Drop for HearingGuard {
             listener.hearing(Hearing::Nothing);
         }
     }
-}
-
-fn is_lost(error: &RedisError) -> bool {
-    error.is_connection_dropped() || error.is_io_error()
-}
-
-fn lost() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unavailable,
-        "listening to resolutions: there is no connection to Redis",
-    )
 }

@@ -1,21 +1,21 @@
 //! One connection of a subscriber, from its first command to its end.
 
-use std::future::{Future, poll_fn, ready};
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult};
-use tokio::task::{JoinSet, unconstrained};
-use tokio::time::error::Elapsed;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 
 use super::channels::ChannelCommand;
-use super::connection::{ChannelEvent, SubscriberConnection};
 use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::record::Owner;
-use crate::store::redis::failure::store_error;
+use crate::store::redis::failure::{is_lost, store_error};
+use crate::store::redis::subscriber_connection::{SubscriberConnection, check};
+use crate::store::redis::wire::{PendingReplies, Published};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Silence after which the server is pinged.
@@ -29,12 +29,11 @@ const REPLACE: Duration = Duration::from_secs(10);
 pub(super) struct Session<'a> {
     subscriptions: &'a Subscriptions,
     connection: SubscriberConnection,
-    replies: JoinSet<SessionReply>,
+    /// Requests without a reply, in the order in which the server replies.
+    pending: VecDeque<(SessionRequest, PendingReplies)>,
     quiet: Pin<Box<Sleep>>,
     /// The server has confirmed a subscription; an accepted connection alone does not count.
     works: bool,
-    /// Channels whose unsubscription the server has not confirmed yet.
-    leaving: Vec<String>,
     /// The target's generation when this connection was made.
     generation: u64,
     check: DeliveryCheck,
@@ -66,8 +65,8 @@ pub(super) enum SessionEnd {
 
 /// An event that a session waits for.
 enum SessionEvent {
-    Channel(ChannelEvent),
-    Reply(SessionReply),
+    Message(Published),
+    Reply(SessionRequest, RedisResult<()>),
     /// The server was silent for [`QUIET`].
     Quiet,
     /// There may be commands to send.
@@ -84,12 +83,6 @@ enum SessionRequest {
     Check,
 }
 
-/// The server's reply to a request.
-struct SessionReply {
-    request: SessionRequest,
-    reply: Result<RedisResult<()>, Elapsed>,
-}
-
 impl<'a> Session<'a> {
     pub(super) fn new(
         subscriptions: &'a Subscriptions,
@@ -101,10 +94,9 @@ impl<'a> Session<'a> {
         Self {
             subscriptions,
             connection,
-            replies: JoinSet::new(),
+            pending: VecDeque::new(),
             quiet: Box::pin(sleep(QUIET)),
             works: false,
-            leaving: Vec::new(),
             generation,
             check: DeliveryCheck::None,
         }
@@ -136,10 +128,14 @@ impl<'a> Session<'a> {
                 && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
             {
                 self.check = DeliveryCheck::Sent;
-                self.send(SessionRequest::Check).await;
+                if !self.send(SessionRequest::Check) {
+                    return self.lost();
+                }
             }
             while let Some(command) = self.next_command() {
-                self.send(SessionRequest::Command(command)).await;
+                if !self.send(SessionRequest::Command(command)) {
+                    return self.lost();
+                }
             }
             let event = self.event().await;
             if !matches!(event, SessionEvent::Work) {
@@ -147,22 +143,14 @@ impl<'a> Session<'a> {
                 self.quiet.as_mut().reset(now + QUIET);
             }
             match event {
-                SessionEvent::Channel(ChannelEvent::Message(name)) => {
+                SessionEvent::Message(message) => {
                     if self.check == DeliveryCheck::Sent {
                         self.check = DeliveryCheck::Delivered;
                     }
-                    self.subscriptions.wake(&name);
+                    self.subscriptions.wake(&message.channel);
                 }
-                SessionEvent::Channel(ChannelEvent::Unsubscribed(name)) => {
-                    match self.leaving.iter().position(|leaving| *leaving == name) {
-                        Some(place) => drop(self.leaving.swap_remove(place)),
-                        // The slot of its key has moved to another node. The client library takes this for the reply
-                        // to the oldest command, so that no later reply on this connection can be trusted.
-                        None => return SessionEnd::Lost,
-                    }
-                }
-                SessionEvent::Reply(reply) => {
-                    if let Some(end) = self.handle(reply, backoff) {
+                SessionEvent::Reply(request, reply) => {
+                    if let Some(end) = self.handle(request, reply, backoff) {
                         if matches!(end, SessionEnd::Missed) {
                             *replaced = Some(Instant::now());
                         }
@@ -170,8 +158,10 @@ impl<'a> Session<'a> {
                     }
                 }
                 SessionEvent::Quiet => {
-                    if !self.subscriptions.lock().channels.is_empty() {
-                        self.send(SessionRequest::Ping).await;
+                    if !self.subscriptions.lock().channels.is_empty()
+                        && !self.send(SessionRequest::Ping)
+                    {
+                        return self.lost();
                     }
                 }
                 SessionEvent::Work => {}
@@ -185,45 +175,50 @@ impl<'a> Session<'a> {
         self.subscriptions.lock().channels.next_command(watched)
     }
 
-    /// Sends a request. A separate task awaits its reply, so that other events do not wait for it.
-    async fn send(&mut self, request: SessionRequest) {
-        if let SessionRequest::Command(ChannelCommand::Unsubscribe { name }) = &request {
-            self.leaving.push(name.clone());
-        }
-        let commands = self.connection.commands.clone();
-        let response = self.subscriptions.limits.response;
-        let mut reply: Pin<Box<dyn Future<Output = SessionReply> + Send>> = Box::pin(async move {
-            let reply = timeout(response, async {
-                match &request {
-                    SessionRequest::Command(ChannelCommand::Subscribe { name, .. }) => {
-                        commands.subscribe(name).await
-                    }
-                    SessionRequest::Command(ChannelCommand::Unsubscribe { name }) => {
-                        commands.unsubscribe(name).await
-                    }
-                    SessionRequest::Ping | SessionRequest::Check => commands.ping().await,
-                }
-            });
-            let reply = reply.await;
-            SessionReply { request, reply }
-        });
-        // The first poll sends. It is made here, so that the commands about a channel keep their order.
-        let first = unconstrained(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx)))).await;
-        match first {
-            Poll::Ready(reply) => self.replies.spawn(ready(reply)),
-            Poll::Pending => self.replies.spawn(reply),
+    /// Sends a request. Returns false where the connection has ended.
+    fn send(&mut self, request: SessionRequest) -> bool {
+        let sent = match &request {
+            SessionRequest::Command(command) => self.connection.begin(&self.words(command)),
+            SessionRequest::Ping | SessionRequest::Check => self.connection.begin_ping(),
         };
+        match sent {
+            Ok(replies) => self.pending.push_back((request, replies)),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    fn words<'c>(&self, command: &'c ChannelCommand) -> [&'c str; 2] {
+        let sharded = self.subscriptions.sharded;
+        match command {
+            ChannelCommand::Subscribe { name, .. } if sharded => ["SSUBSCRIBE", name],
+            ChannelCommand::Subscribe { name, .. } => ["SUBSCRIBE", name],
+            ChannelCommand::Unsubscribe { name } if sharded => ["SUNSUBSCRIBE", name],
+            ChannelCommand::Unsubscribe { name } => ["UNSUBSCRIBE", name],
+        }
     }
 
     async fn event(&mut self) -> SessionEvent {
         let mut work = pin!(self.subscriptions.work.notified());
         poll_fn(|cx| {
-            if let Poll::Ready(message) = self.connection.poll_message(cx) {
-                return Poll::Ready(message.map_or(SessionEvent::Ended, SessionEvent::Channel));
+            let message = self.connection.poll_message(cx);
+            if let Poll::Ready(Some(message)) = message {
+                return Poll::Ready(SessionEvent::Message(message));
             }
-            // A task that panicked has no reply.
-            if let Poll::Ready(Some(reply)) = self.replies.poll_join_next(cx) {
-                return Poll::Ready(reply.map_or(SessionEvent::Ended, SessionEvent::Reply));
+            if let Some((_, replies)) = self.pending.front_mut()
+                && let Poll::Ready(replies) = Pin::new(replies).poll(cx)
+                && let Some((request, _)) = self.pending.pop_front()
+            {
+                let words = match &request {
+                    SessionRequest::Command(command) => Some(self.words(command)),
+                    SessionRequest::Ping | SessionRequest::Check => None,
+                };
+                let reply = replies.and_then(|replies| check(words.as_ref(), replies.first));
+                return Poll::Ready(SessionEvent::Reply(request, reply));
+            }
+            // After the last replies, which may say why.
+            if message.is_ready() {
+                return Poll::Ready(SessionEvent::Ended);
             }
             if work.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(SessionEvent::Work);
@@ -233,11 +228,12 @@ impl<'a> Session<'a> {
         .await
     }
 
-    fn handle(&mut self, reply: SessionReply, backoff: &mut Backoff) -> Option<SessionEnd> {
-        let SessionReply { request, reply } = reply;
-        let Ok(reply) = reply else {
-            return Some(self.lost());
-        };
+    fn handle(
+        &mut self,
+        request: SessionRequest,
+        reply: RedisResult<()>,
+        backoff: &mut Backoff,
+    ) -> Option<SessionEnd> {
         if let Err(error) = &reply
             && (is_lost(error) || self.has_expired(error))
         {
@@ -262,13 +258,8 @@ impl<'a> Session<'a> {
                     self.subscriptions.refused(&name, request);
                 }
             },
-            SessionRequest::Command(ChannelCommand::Unsubscribe { name }) => {
-                // A refusal is a reply as well.
-                if reply.is_err() {
-                    self.leaving.retain(|leaving| *leaving != name);
-                }
-            }
-            SessionRequest::Ping => {}
+            // A refusal is a reply as well.
+            SessionRequest::Command(ChannelCommand::Unsubscribe { .. }) | SessionRequest::Ping => {}
             SessionRequest::Check => {
                 if std::mem::replace(&mut self.check, DeliveryCheck::None) == DeliveryCheck::Sent {
                     return Some(SessionEnd::Missed);
@@ -296,8 +287,4 @@ impl<'a> Session<'a> {
             "watching a key: the connection to Redis is lost",
         ))
     }
-}
-
-fn is_lost(error: &RedisError) -> bool {
-    error.is_connection_dropped() || error.is_io_error()
 }

@@ -15,15 +15,17 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 
 use super::channels::Progress;
-use super::connection::SubscriberConnection;
 use super::session::{Session, SessionEnd};
 use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::identity::operation::RecordKey;
 use crate::record::Owner;
+use crate::store::redis::address::place;
 use crate::store::redis::cluster::Cluster;
+use crate::store::redis::failure::connect_error;
 use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
+use crate::store::redis::subscriber_connection::SubscriberConnection;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// Outcome of a request to watch a key.
@@ -121,13 +123,7 @@ async fn run(task: SubscriptionTask) {
     subscriptions.lock().host = Some(std::thread::current().id());
     while subscriptions.wait_for_watcher().await {
         let generation = subscriptions.target.generation();
-        match SubscriberConnection::open(
-            &subscriptions.target,
-            subscriptions.sharded,
-            subscriptions.limits,
-        )
-        .await
-        {
+        match connect(&subscriptions.target, subscriptions.limits).await {
             Ok(connection) => match Session::new(subscriptions, connection, generation)
                 .serve(&mut backoff, &mut replaced)
                 .await
@@ -145,6 +141,16 @@ async fn run(task: SubscriptionTask) {
         sleep(backoff.reconnect()).await;
         subscriptions.lock().down = None;
     }
+}
+
+/// Connects to the server of a target, for subscriptions.
+pub(super) async fn connect(
+    target: &Target,
+    limits: Limits,
+) -> Result<SubscriberConnection, StoreError> {
+    let endpoint = target.endpoint(limits).await?;
+    let opened = SubscriberConnection::open(&endpoint, limits).await?;
+    opened.map_err(|error| connect_error(&place(&endpoint), error, true))
 }
 
 impl Drop for SubscriptionTask {

@@ -3,13 +3,9 @@
 //! A primary that is cut off does not know that another server has taken its place, and goes on granting claims to its
 //! clients. The sentinels know, and publish it at once.
 
-use std::pin::Pin;
 use std::sync::Weak;
 use std::time::Duration;
 
-use futures_core::Stream;
-use redis::Client;
-use redis::aio::PubSub;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -17,6 +13,7 @@ use super::election::Election;
 use super::query::query;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::limits::Limits;
+use crate::store::redis::subscriber_connection::SubscriberConnection;
 
 /// Pause before a sentinel that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -66,20 +63,18 @@ impl Drop for FailoverListeners {
 
 async fn listen(election: Weak<Election>, sentinel: Endpoint, limits: Limits) {
     loop {
-        if let Ok(Some(mut pubsub)) = timeout(limits.connect, subscribe(&sentinel, limits)).await {
-            let mut messages = pubsub.on_message();
+        if let Some(mut connection) = subscribe(&sentinel, limits).await {
             loop {
                 // Before the first message, after each message, and after each silence.
                 if !catch_up(&election, &sentinel, limits).await {
                     break;
                 }
-                let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
-                match timeout(QUIET, next).await {
+                match timeout(QUIET, connection.message()).await {
                     Ok(Some(message)) => {
                         let Some(election) = election.upgrade() else {
                             return;
                         };
-                        election.announce(&String::from_utf8_lossy(message.get_payload_bytes()));
+                        election.announce(&String::from_utf8_lossy(&message.payload));
                     }
                     Ok(None) => break,
                     Err(_) => {}
@@ -114,12 +109,11 @@ async fn catch_up(election: &Weak<Election>, sentinel: &Endpoint, limits: Limits
     }
 }
 
-async fn subscribe(sentinel: &Endpoint, limits: Limits) -> Option<PubSub> {
-    let open = |client: Client| async move { client.get_async_pubsub().await };
-    let opened = sentinel.log_in(limits.connect, open).await.ok()?;
-    let mut pubsub = opened.ok()?;
+async fn subscribe(sentinel: &Endpoint, limits: Limits) -> Option<SubscriberConnection> {
+    let opened = SubscriberConnection::open(sentinel, limits).await.ok()?;
+    let connection = opened.ok()?;
     for channel in CHANNELS {
-        pubsub.subscribe(channel).await.ok()?;
+        connection.subscribe(channel).await.ok()?;
     }
-    Some(pubsub)
+    Some(connection)
 }

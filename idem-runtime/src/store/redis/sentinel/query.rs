@@ -1,12 +1,14 @@
 //! Query of a sentinel for the primary.
 
-use redis::{Client, Pipeline, RedisError, Value};
+use redis::{RedisError, Value};
 
 use crate::store::redis::address::{Address, place};
+use crate::store::redis::connect::connect;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{is_unknown_user, store_error};
 use crate::store::redis::limits::Limits;
 use crate::store::redis::value::{pairs, text};
+use crate::store::redis::wire::Words;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A primary, as a sentinel names it.
@@ -23,25 +25,18 @@ pub(super) async fn query(
     service: String,
     limits: Limits,
 ) -> Result<Primary, StoreError> {
-    let connect = |client: Client| async move {
-        let config = limits.config();
-        (client.get_multiplexed_async_connection_with_config(&config)).await
-    };
-    let connected = sentinel.log_in(limits.connect, connect).await?;
-    let mut connection = connected.map_err(|error| refused(&sentinel, error))?;
+    let connected = connect(&sentinel, limits, None).await?;
+    let wire = connected.map_err(|error| refused(&sentinel, error))?;
     // In this order: a sentinel that learns of a failover in between replies with the new address and the old epoch,
     // and does not take precedence.
-    let mut both = Pipeline::with_capacity(2);
-    for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
-        both.cmd("SENTINEL").arg(what).arg(&service);
-    }
-    let mut replies = connection
-        .send_packed_commands(&both, 0, 2)
-        .await
-        .map_err(|error| refused(&sentinel, error))?
-        .into_iter();
-    let mut reply = || replies.next().unwrap_or(Value::Nil);
-    match (reply(), reply()) {
+    let state =
+        |words: &mut Words<'_>| words.command(&[&[b"SENTINEL", b"MASTER", service.as_bytes()]]);
+    let address = |words: &mut Words<'_>| {
+        words.command(&[&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()]]);
+    };
+    let replies = wire.send(&state, Some(&address), false).await;
+    let replies = replies.map_err(|error| refused(&sentinel, error))?;
+    match (replies.first, replies.second.unwrap_or(Value::Nil)) {
         (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
             let error = RedisError::from(error);
             if error

@@ -1,7 +1,7 @@
 use std::error::Error as _;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
-use redis::IntoConnectionInfo;
+use redis::{Client, ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
 
 use super::*;
 
@@ -25,8 +25,8 @@ fn not_x509() -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-fn at(url: &str) -> ConnectionInfo {
-    url.into_connection_info().unwrap()
+fn at(url: &str) -> ConnectionAddr {
+    url.into_connection_info().unwrap().addr().clone()
 }
 
 fn rooted(pem: &[u8]) -> Tls {
@@ -45,54 +45,46 @@ fn showing(certificate: &[u8], key: &[u8]) -> Tls {
 
 /// The error for unusable certificates and keys.
 fn refusal(tls: &Tls) -> String {
-    let error = apply(&at("rediss://localhost"), tls).unwrap_err();
+    let error = config(&at("rediss://localhost"), tls).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.source().is_none(), "{error:?}");
     assert!(!format!("{error} {error:?}").contains("c2VjcmV0"));
     error.to_string()
 }
 
+/// What another library has made of certificates cannot be read, and is not to be lost without a word.
 #[test]
-fn the_rest_of_the_address_stays() {
+fn a_client_with_certificates_needs_them_here() {
     let (certificate, key) = identity();
-    let tls = Tls {
-        root_certificate: Some(certificate.clone()),
-        client: Some((certificate, key)),
+    let certificates = TlsCertificates {
+        client_tls: Some(ClientTlsConfig {
+            client_cert: certificate.clone(),
+            client_key: key.clone(),
+        }),
+        root_cert: Some(certificate.clone()),
     };
-    let info = at("rediss://user:word@redis.example:7000/3");
-    let tcp = info.tcp_settings().clone().set_nodelay(true);
-    let applied = apply(&info.set_tcp_settings(tcp), &tls).unwrap();
-    assert!(applied.tcp_settings().nodelay());
-    assert_eq!(applied.redis_settings().db(), 3);
-    assert_eq!(applied.redis_settings().username(), Some("user"));
-    assert_eq!(applied.redis_settings().password(), Some("word"));
-    let ConnectionAddr::TcpTls {
-        host,
-        port,
-        insecure,
-        tls_params,
-    } = applied.addr()
-    else {
-        panic!("{applied:?}")
-    };
-    assert_eq!((&**host, *port, *insecure), ("redis.example", 7000, false));
-    assert!(tls_params.is_some());
+    let client = Client::build_with_tls("rediss://localhost", certificates).unwrap();
+    let address = client.get_connection_info().addr();
+    let error = config(address, &Tls::default()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.to_string().contains("root_certificate"), "{error}");
+    assert!(config(address, &rooted(&certificate)).unwrap().is_some());
 }
 
 #[test]
 fn certificates_for_an_address_without_tls_are_refused() {
     let (certificate, _) = identity();
     for url in ["redis://localhost", "unix:///tmp/redis.sock"] {
-        let error = apply(&at(url), &rooted(&certificate)).unwrap_err();
+        let error = config(&at(url), &rooted(&certificate)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         assert!(error.to_string().contains("rediss://"), "{error}");
-        assert!(apply(&at(url), &Tls::default()).is_ok());
+        assert!(config(&at(url), &Tls::default()).is_ok());
     }
 }
 
 #[test]
 fn an_address_that_trusts_any_server_is_refused() {
-    let error = apply(&at("rediss://localhost/#insecure"), &Tls::default()).unwrap_err();
+    let error = config(&at("rediss://localhost/#insecure"), &Tls::default()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().contains("#insecure"), "{error}");
 }
@@ -142,7 +134,7 @@ fn several_authorities_with_text_between_them_are_accepted() {
     let (one, _) = identity();
     let (two, _) = identity();
     let both = [b"# ours\n", &*one, b"\n# and theirs\n", &*two].concat();
-    assert!(apply(&at("rediss://localhost"), &rooted(&both)).is_ok());
+    assert!(config(&at("rediss://localhost"), &rooted(&both)).is_ok());
 }
 
 #[test]
@@ -153,15 +145,4 @@ fn debug_shows_no_key() {
         debug,
         "Certificates { root_certificate: false, client: true }"
     );
-}
-
-#[test]
-fn a_provider_is_installed_afterwards() {
-    ensure_provider();
-    let provider = CryptoProvider::get_default().unwrap();
-    ensure_provider();
-    assert!(std::ptr::eq(
-        &raw const **provider,
-        &raw const **CryptoProvider::get_default().unwrap()
-    ));
 }

@@ -1,6 +1,5 @@
 //! A wire and a server that replies with bytes of the test.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
@@ -12,35 +11,23 @@ use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::runtime;
 
+use super::echo::{bulk, poll_once, said, settle, timed_runtime};
 use super::frame::{self, Frame};
 use super::output::Output;
 use super::state::EARLY_FLUSH;
 use super::wakers::Wakers;
 use super::*;
 use crate::store::redis::failure::breaks_connection;
-use crate::store::redis::link::echo::{bulk, poll_once, said, settle, timed_runtime};
 
 mod peer;
 mod schedules;
+mod senders;
 mod sockets;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 /// Bound of a wait that must end by itself.
 const BOUND: Duration = Duration::from_secs(300);
-
-/// For the tests of both connections.
-impl Wire {
-    pub(in crate::store::redis::link) fn counts(&self) -> [usize; 3] {
-        let state = self.0.lock();
-        let users = Arc::strong_count(&self.0);
-        [state.in_flight.len(), state.queue.len(), users]
-    }
-
-    pub(in crate::store::redis::link) fn shared(&self) -> Arc<dyn Any> {
-        Arc::clone(&self.0) as _
-    }
-}
 
 /// Longest text of a reply that is kept.
 const TEXT_BYTES: usize = 1 << 20;
@@ -55,7 +42,7 @@ fn within(response: Duration) -> Limits {
 
 fn over(stream: DuplexStream, response: Duration) -> Wire {
     let (read, write) = tokio::io::split(stream);
-    Wire::new(read, write, within(response))
+    Wire::new(read, write, within(response), None)
 }
 
 /// Lets the tasks run until it holds.
@@ -118,7 +105,7 @@ fn faulty(stream: DuplexStream) -> (Wire, Arc<Socket>) {
         Half(read, Arc::clone(&socket)),
         Half(write, Arc::clone(&socket)),
     );
-    let wire = Wire::new(read, write, within(LONG));
+    let wire = Wire::new(read, write, within(LONG), None);
     assert!(socket.wire.set(Arc::downgrade(&wire.0)).is_ok());
     (wire, socket)
 }
@@ -493,7 +480,7 @@ async fn a_text_beyond_the_limit_is_discarded_while_it_arrives() {
             header: format!("${length}\r\n").into_bytes(),
             most: Arc::clone(&most),
         };
-        let wire = Wire::new(read, tokio::io::sink(), within(LONG));
+        let wire = Wire::new(read, tokio::io::sink(), within(LONG), None);
         let (text, next) = (begin(&wire, "text"), begin(&wire, "next"));
         assert!(first_of(text).await.unwrap() == expected, "{length}");
         assert_eq!(first_of(next).await.unwrap(), Value::Int(7));

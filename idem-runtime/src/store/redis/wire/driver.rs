@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
 
 use super::batch::reply_at;
 use super::frame::{self, Frame};
 use super::output::Output;
+use super::published::{Published, is_confirmation};
 use super::state::{MAX_IN_FLIGHT, Shared, State, closed, ended};
 use super::wakers::Wakers;
 
@@ -32,6 +34,7 @@ pub(super) struct Driver<R> {
     /// Bytes to come of a text that is discarded.
     discarded: usize,
     replies: Vec<Value>,
+    messages: Option<UnboundedSender<Published>>,
     wakers: Wakers,
     /// Ends no later than the first command in flight may take.
     timer: Pin<Box<Sleep>>,
@@ -40,7 +43,12 @@ pub(super) struct Driver<R> {
 }
 
 impl<R: AsyncRead + Unpin> Driver<R> {
-    pub(super) fn new(shared: Arc<Shared>, read: R, text_bytes: usize) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        read: R,
+        text_bytes: usize,
+        messages: Option<UnboundedSender<Published>>,
+    ) -> Self {
         Self {
             shared,
             read,
@@ -49,6 +57,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             text_bytes,
             discarded: 0,
             replies: Vec::new(),
+            messages,
             wakers: Wakers::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             yielded: false,
@@ -166,10 +175,22 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     self.discarded = frame;
                 }
                 Frame::Reply(value, length) => {
-                    self.replies.push(value);
+                    let reply = match &self.messages {
+                        Some(messages) => Published::deliver(value, messages),
+                        None => Some(value),
+                    };
+                    self.replies.extend(reply);
                     at += length;
                 }
-                Frame::Push(length) => at += length,
+                Frame::Push(length) => {
+                    if let Some(messages) = &self.messages {
+                        let push = frame::elements(&bytes[..length])?;
+                        let other = Published::deliver(push, messages);
+                        // In the newer protocol the reply to a subscription is a push as well.
+                        self.replies.extend(other.filter(is_confirmation));
+                    }
+                    at += length;
+                }
             }
         }
         // A long reply arrives in many parts, which stay where they are.

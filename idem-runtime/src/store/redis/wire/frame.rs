@@ -37,6 +37,11 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
     })
 }
 
+/// The elements of a complete push, or of an array.
+pub(super) fn elements(bytes: &[u8]) -> RedisResult<Value> {
+    value(bytes).map(|(value, _)| value)
+}
+
 /// The length of the text that the first frame is, and that of the frame; `None`: it is none, or its length is not known.
 pub(super) fn text(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
     if !bytes.starts_with(b"$") {
@@ -103,7 +108,7 @@ fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
         b':' => (Value::Int(number(line)?), begin),
         b'+' if line == b"OK" => (Value::Okay, begin),
         b'_' if line.is_empty() => (Value::Nil, begin),
-        b'*' => match count(line)? {
+        b'*' | b'>' => match count(line)? {
             None => (Value::Nil, begin),
             Some(children) => {
                 let mut at = begin;

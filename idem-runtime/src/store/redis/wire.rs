@@ -6,12 +6,16 @@
 
 mod batch;
 mod driver;
+#[cfg(test)]
+mod echo;
 mod frame;
 mod output;
+mod published;
 mod queue;
 mod slots;
 mod state;
 mod wakers;
+mod words;
 
 use std::mem;
 use std::pin::Pin;
@@ -23,18 +27,20 @@ use std::time::{Duration, Instant};
 use redis::RedisResult;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
 
-pub(crate) use self::batch::{BatchCommand, BatchScript};
+pub(super) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
+pub(super) use self::published::{Published, is_confirmation};
 use self::queue::Queue;
+pub(super) use self::slots::Replies;
 use self::slots::SlotId;
 use self::state::{EndOnPanic, MAX_IN_FLIGHT, Shared, State, late};
-use super::command::{Words, WriteCommand};
-use super::pipeline::Replies;
+pub(super) use self::words::{Words, WriteCommand};
+use super::limits::Limits;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
-use crate::store::redis::limits::Limits;
 
 /// A connection with a queue of commands; dropping it closes both.
 ///
@@ -44,7 +50,14 @@ pub(super) struct Wire(Arc<Shared>);
 
 impl Wire {
     /// Starts the task on the calling runtime, where the halves of the connection must have been made.
-    pub(super) fn new<R, W>(read: R, write: W, limits: Limits) -> Self
+    ///
+    /// `messages`: receives what is published on the channels to which the connection subscribes.
+    pub(super) fn new<R, W>(
+        read: R,
+        write: W,
+        limits: Limits,
+        messages: Option<UnboundedSender<Published>>,
+    ) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -54,7 +67,8 @@ impl Wire {
             is_crowded: AtomicBool::new(false),
             runtime: Handle::current().id(),
         });
-        tokio::spawn(Driver::new(Arc::clone(&shared), read, limits.text_bytes).run());
+        let driver = Driver::new(Arc::clone(&shared), read, limits.text_bytes, messages);
+        tokio::spawn(driver.run());
         Self(shared)
     }
 

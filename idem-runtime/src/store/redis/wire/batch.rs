@@ -7,8 +7,8 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::slots::SlotId;
+use super::words::{array, word};
 use crate::store::redis::arguments::decimal;
-use crate::store::redis::link::words::{array, word};
 
 /// Most commands of a batch, because the server executes nothing else meanwhile.
 const MOST: usize = 32;

@@ -173,7 +173,7 @@ fn run(end: End, early_flush: usize, rng: &mut Rng) {
         let stream = TcpStream::connect(address).await.unwrap();
         SockRef::from(&stream).set_send_buffer_size(4_096).unwrap();
         let (read, write) = stream.into_split();
-        Arc::new(Wire::new(read, write, within(response)))
+        Arc::new(Wire::new(read, write, within(response), None))
     });
     wire.0.lock().early_flush = early_flush;
     let caller = Caller {

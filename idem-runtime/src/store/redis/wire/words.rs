@@ -1,4 +1,4 @@
-//! The words of a command, encoded for the wire or handed to the client library.
+//! The words of a command, encoded.
 
 use redis::Cmd;
 
@@ -9,53 +9,29 @@ use crate::store::redis::arguments::decimal;
 /// A command in the future of a call would be copied for each possible path of it.
 pub(crate) type WriteCommand<'a> = dyn Fn(&mut Words<'_>) + Send + Sync + 'a;
 
-/// Receives the words of commands.
-pub(crate) struct Words<'a>(Receiver<'a>);
-
-enum Receiver<'a> {
-    /// The bytes of commands, one after the other.
-    Bytes(&'a mut Vec<u8>),
-    /// A command of the client library.
-    Library(&'a mut Cmd),
-}
+/// Receives the words of commands: their bytes, one after the other.
+pub(crate) struct Words<'a>(&'a mut Vec<u8>);
 
 impl<'a> Words<'a> {
     /// Appends commands to these bytes, as the protocol has them: an array of texts for each.
     pub(super) fn encoded(bytes: &'a mut Vec<u8>) -> Self {
-        Self(Receiver::Bytes(bytes))
+        Self(bytes)
     }
 
     /// Writes one command: all words of all parts.
     pub(crate) fn command(&mut self, parts: &[&[&[u8]]]) {
         let words = || parts.iter().copied().flatten();
-        match &mut self.0 {
-            Receiver::Bytes(bytes) => {
-                // Each word has a length of up to 7 digits, a letter and two ends of line with it.
-                let size: usize = words().map(|word| word.len() + 12).sum();
-                bytes.reserve(size + 12);
-                array(bytes, words().count());
-                words().for_each(|text| word(bytes, text));
-            }
-            Receiver::Library(command) => words().for_each(|word| {
-                command.arg(*word);
-            }),
-        }
+        // Each word has a length of up to 7 digits, a letter and two ends of line with it.
+        let size: usize = words().map(|word| word.len() + 12).sum();
+        self.0.reserve(size + 12);
+        array(self.0, words().count());
+        words().for_each(|text| word(self.0, text));
     }
 
     /// Writes a command of the client library.
     pub(crate) fn copy(&mut self, command: &Cmd) {
-        match &mut self.0 {
-            Receiver::Bytes(bytes) => command.write_packed_command(bytes),
-            Receiver::Library(copy) => **copy = command.clone(),
-        }
+        command.write_packed_command(self.0);
     }
-}
-
-/// A command of the client library with these words.
-pub(super) fn command_of(write: &WriteCommand<'_>) -> Cmd {
-    let mut command = Cmd::new();
-    write(&mut Words(Receiver::Library(&mut command)));
-    command
 }
 
 /// Begins a command of so many words.
@@ -105,13 +81,14 @@ mod tests {
         ] {
             let mut bytes = b"before".to_vec();
             Words::encoded(&mut bytes).command(parts);
-            let command = command_of(&|words| words.command(parts));
+            let mut command = Cmd::new();
+            for word in parts.iter().copied().flatten() {
+                command.arg(*word);
+            }
             assert_eq!(bytes[6..], command.get_packed_command());
             let mut copied = Vec::new();
             Words::encoded(&mut copied).copy(&command);
             assert_eq!(bytes[6..], copied);
-            let copied = command_of(&|words| words.copy(&command));
-            assert_eq!(bytes[6..], copied.get_packed_command());
         }
     }
 }

@@ -5,7 +5,11 @@ use std::task::{Poll, Waker};
 
 use redis::{RedisResult, Value};
 
-use crate::store::redis::link::pipeline::Replies;
+/// The reply to one command, or to each of two.
+pub(crate) struct Replies {
+    pub(crate) first: Value,
+    pub(crate) second: Option<Value>,
+}
 
 /// The place of a sender. It is reused after the sender has left, and its command has no reply any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

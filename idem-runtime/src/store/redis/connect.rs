@@ -1,4 +1,4 @@
-//! Sockets without TLS, and the handshake of the client library on them.
+//! Sockets, TLS, and the handshake of the client library on them.
 
 use std::io;
 use std::pin::Pin;
@@ -8,43 +8,94 @@ use std::task::{Context, Poll};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::SockRef;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
-use super::wire::Wire;
-use crate::store::redis::limits::Limits;
+use super::endpoint::Endpoint;
+use super::limits::Limits;
+use super::wire::{Published, Wire};
+use crate::store::StoreError;
 
-/// Connects and logs in; `None`: the address requires the client library.
-pub(super) async fn connect(info: &ConnectionInfo, limits: Limits) -> Option<RedisResult<Wire>> {
-    let connected = async {
-        Some(match info.addr() {
-            ConnectionAddr::Tcp(host, port) => tcp(host, *port, info, limits).await,
-            #[cfg(unix)]
-            ConnectionAddr::Unix(path) => unix(path, info, limits).await,
-            _ => return None,
-        })
+/// Connects and logs in, with the credentials of this moment.
+///
+/// The outer error is that of their provider.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    limits: Limits,
+    messages: Option<&UnboundedSender<Published>>,
+) -> Result<RedisResult<Wire>, StoreError> {
+    let connect = |client: Client| async move {
+        let attempt = Attempt {
+            endpoint,
+            info: client.get_connection_info(),
+            limits,
+            messages,
+        };
+        tokio::time::timeout(limits.connect, attempt.connect())
+            .await
+            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
     };
-    tokio::time::timeout(limits.connect, connected)
-        .await
-        .unwrap_or_else(|_| Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    endpoint.log_in(limits.connect, connect).await
 }
 
-async fn tcp(host: &str, port: u16, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
-    let stream = first_of(host, port).await?;
-    set(&stream, info.tcp_settings())?;
-    let (read, write) = logged_in(stream, info).await?.into_split();
-    Ok(Wire::new(read, write, limits))
+/// An attempt to connect.
+struct Attempt<'a> {
+    #[cfg_attr(
+        not(feature = "redis-tls"),
+        expect(dead_code, reason = "only TLS needs it")
+    )]
+    endpoint: &'a Endpoint,
+    info: &'a ConnectionInfo,
+    limits: Limits,
+    messages: Option<&'a UnboundedSender<Published>>,
 }
 
-#[cfg(unix)]
-async fn unix(path: &std::path::Path, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
-    let stream = UnixStream::connect(path).await?;
-    let (read, write) = logged_in(stream, info).await?.into_split();
-    Ok(Wire::new(read, write, limits))
+impl Attempt<'_> {
+    async fn connect(&self) -> RedisResult<Wire> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = self.tcp(host, *port).await?;
+                let (read, write) = logged_in(stream, self.info).await?.into_split();
+                Ok(self.wire(read, write))
+            }
+            #[cfg(feature = "redis-tls")]
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                let stream = self.tcp(host, *port).await?;
+                let stream = self.endpoint.tls_over(host, stream).await?;
+                let stream = logged_in(stream, self.info).await?;
+                let (read, write) = tokio::io::split(stream);
+                Ok(self.wire(read, write))
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                let (read, write) = logged_in(stream, self.info).await?.into_split();
+                Ok(self.wire(read, write))
+            }
+            _ => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
+        }
+    }
+
+    fn wire<R, W>(&self, read: R, write: W) -> Wire
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        Wire::new(read, write, self.limits, self.messages.cloned())
+    }
+
+    async fn tcp(&self, host: &str, port: u16) -> RedisResult<TcpStream> {
+        let stream = first_of(host, port).await?;
+        set(&stream, self.info.tcp_settings())?;
+        Ok(stream)
+    }
 }
 
 /// The first address of the host that accepts a connection. All are tried at once, since one of them may be silent.

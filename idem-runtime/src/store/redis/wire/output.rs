@@ -15,7 +15,7 @@ const KEPT: usize = 1 << 20;
 /// done under the lock. If it panics, the connection has ended.
 pub(super) struct Output {
     half: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Commands in flight, from `written` on not yet written.
+    /// Commands in flight, from `written` on not yet written; kept until they are flushed.
     pub(super) bytes: Vec<u8>,
     written: usize,
 }
@@ -29,7 +29,7 @@ impl Output {
         }
     }
 
-    /// Whether all bytes are written.
+    /// Whether all bytes are written and flushed.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -50,6 +50,13 @@ impl Output {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        if !self.bytes.is_empty() {
+            // TLS keeps what the socket does not take.
+            match Pin::new(&mut self.half).poll_flush(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(flushed) => flushed?,
             }
         }
         self.bytes.clear();
