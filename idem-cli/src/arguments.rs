@@ -18,7 +18,7 @@ use crate::text::{parse_duration, parse_interval};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// Print JSON: one document, with `stats --every` one line for each count.
+    /// Print JSON: one document.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -213,9 +213,6 @@ pub(crate) struct Why {
 pub(crate) struct Stats {
     /// The operation; without it, all of them.
     pub(crate) operation: Option<String>,
-    /// Count again, with so much time between two counts, until Ctrl-C. A count that fails is reported, and the next follows.
-    #[arg(long, value_name = "INTERVAL", value_parser = parse_interval)]
-    pub(crate) every: Option<Duration>,
     #[command(flatten)]
     pub(crate) scan: Scan,
 }

@@ -37,11 +37,6 @@ impl Failure {
         Self { code, message }
     }
 
-    /// Whether the reader of the output is gone, which is reported to no one.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.message.is_empty()
-    }
-
     /// Writes the message to stderr.
     #[allow(clippy::print_stderr, reason = "the last words of a program")]
     pub(crate) fn report(self) -> ExitCode {

@@ -1,13 +1,11 @@
 //! `idem stats`: counts and ages by operation, in one sweep over the records.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::Session;
 use crate::arguments::Stats;
@@ -17,8 +15,6 @@ use crate::pace::Pace;
 use crate::state::is_exhausted;
 use crate::text::millis;
 
-/// Clears a terminal and moves its cursor to the first line.
-const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 /// The most operations that are counted apart: names may be made of data by mistake.
 const MOST_OPERATIONS: usize = 1_000;
 /// The name of the others.
@@ -95,21 +91,6 @@ fn document(operation: &str, counts: &Counts) -> Value {
 }
 
 pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Failure> {
-    // What is wrong with the first count will not mend itself.
-    count_once(session, verb).await?;
-    while let Some(every) = verb.every {
-        sleep(every).await;
-        if let Err(failure) = count_once(session, verb).await {
-            if failure.is_silent() {
-                return Err(failure);
-            }
-            let _ = failure.report();
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
     let mut pace = Pace::new(verb.scan.rate, "counted");
     let mut entries = session.entries(verb.operation.as_ref(), &pace);
     let (mut operations, mut unreadable) = (BTreeMap::<String, Counts>::new(), 0);
@@ -135,18 +116,13 @@ async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
         // It is of none.
         total.as_object_mut().map(|total| total.remove(OPERATION));
         let counts = json!({ "operations": rows, "total": total, "unreadable": unreadable });
-        return match verb.every {
-            None => output::document(&counts),
-            Some(_) => output::text(|out| writeln!(out, "{counts}")),
-        };
+        output::document(&counts)?;
+        return Ok(ExitCode::SUCCESS);
     }
     if rows.len() > 1 {
         rows.push(total);
     }
     output::text(|out| {
-        if verb.every.is_some() && io::stdout().is_terminal() {
-            out.write_all(CLEAR)?;
-        }
         if rows.is_empty() {
             return writeln!(out, "no records");
         }
@@ -160,5 +136,6 @@ async fn count_once(session: &Session, verb: &Stats) -> Result<(), Failure> {
         let note =
             "Ages are since the last write. An exhausted record is abandoned or released as well.";
         writeln!(out, "\n{note}")
-    })
+    })?;
+    Ok(ExitCode::SUCCESS)
 }

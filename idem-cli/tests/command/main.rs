@@ -10,7 +10,6 @@ mod filled;
 mod key_files;
 mod night;
 mod planted;
-mod recounting;
 mod replies;
 mod secrets;
 mod story;

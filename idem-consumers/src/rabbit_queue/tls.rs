@@ -18,9 +18,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 use idem_runtime::__private::Certificates;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
-use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -43,23 +42,7 @@ impl RabbitTls {
                 Err(problem.to_owned())
             };
         }
-        let provider = CryptoProvider::get_default().cloned();
-        let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
-        let roots = match of.roots()? {
-            Some(roots) => roots,
-            None => system_roots()?,
-        };
-        let identity = of.identity(&provider)?;
-        let unusable = |_| "rustls cannot use the certificates or the key".to_owned();
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_root_certificates(roots);
-        let config = match identity {
-            Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(unusable)?,
-            None => config.with_no_client_auth(),
-        };
-        Ok(Some(Self(Arc::new(config))))
+        Ok(Some(Self(of.client_config()?)))
     }
 
     pub(super) async fn connect(
@@ -89,18 +72,6 @@ impl RabbitTls {
             None => error,
         })
     }
-}
-
-/// The authorities of the system.
-fn system_roots() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        let problem = "this system has no certificates of authorities; install them, or give that of the broker to \
-                       `RabbitQueueBuilder::root_certificate`";
-        return Err(problem.to_owned());
-    }
-    Ok(roots)
 }
 
 /// The advice for a failed handshake.

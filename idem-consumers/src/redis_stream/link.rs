@@ -6,6 +6,8 @@ use std::time::Duration;
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError};
+#[cfg(feature = "redis-streams-tls")]
+use rustls::crypto::{CryptoProvider, ring};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -47,6 +49,11 @@ impl Link {
         let mut connection = self.connection.lock().await;
         if let Some(connection) = &*connection {
             return Ok(connection.clone());
+        }
+        // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
+        #[cfg(feature = "redis-streams-tls")]
+        if CryptoProvider::get_default().is_none() {
+            drop(ring::default_provider().install_default());
         }
         let connect = |client: Client| async move {
             let config = AsyncConnectionConfig::new()

@@ -1,15 +1,16 @@
-//! Certificates and keys of a TLS connection, as PEM.
+//! TLS connections to servers: certificates and keys as PEM, and the handshake.
 //!
 //! Libraries accept a file without a certificate in it, and detect a wrong key only when they connect; here both are
 //! refused. An error does not repeat the text that a PEM error quotes.
 
 use std::fmt;
+use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys, RootCertStore};
+use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
 
 /// Certificates and keys as PEM. The default trusts the system's authorities, and presents none.
 #[derive(Clone, Default)]
@@ -39,30 +40,52 @@ impl Certificates {
         self.root_certificate.is_none() && self.client.is_none()
     }
 
-    /// The authorities to trust, if they are not the system's.
+    /// The settings of connections, with the process's provider of cryptography if the application has chosen one, and
+    /// ring if not: rustls panics in a process whose crates have several and which has chosen none.
     ///
     /// # Errors
     ///
-    /// A certificate is none.
-    pub fn roots(&self) -> Result<Option<RootCertStore>, String> {
-        let Some(pem) = &self.root_certificate else {
-            return Ok(None);
+    /// A certificate or the key is none, or they do not belong together; the system has no authorities.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
+        let provider = CryptoProvider::get_default().map(Arc::clone);
+        let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+        let roots = self.roots()?;
+        let identity = self.identity(&provider)?;
+        let unusable = |_| "rustls cannot use the certificates or the key".to_owned();
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_root_certificates(roots);
+        let config = match identity {
+            Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(unusable)?,
+            None => config.with_no_client_auth(),
         };
+        Ok(Arc::new(config))
+    }
+
+    /// The authorities to trust.
+    fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
+        let Some(pem) = &self.root_certificate else {
+            // Files that are none are passed over, as other programs do.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                let problem = "this system has no certificates of authorities; install them (`ca-certificates`), or give \
+                               that of the server's authority to `root_certificate`";
+                return Err(problem.to_owned());
+            }
+            return Ok(roots);
+        };
         for certificate in certificates(pem, "root")? {
             roots.add(certificate).map_err(
                 |_| "the root certificate is PEM, but not one of X.509 that an authority can have",
             )?;
         }
-        Ok(Some(roots))
+        Ok(roots)
     }
 
     /// The client's certificates, the first of which belongs to the key.
-    ///
-    /// # Errors
-    ///
-    /// A certificate or the key is none, or they do not belong together.
-    pub fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
+    fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
         let Some((certificate, key)) = &self.client else {
             return Ok(None);
         };

@@ -93,9 +93,8 @@ impl RedisStoreBuilder {
     /// A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left unchanged.
     ///
     /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET`
-    /// is the whole record, whatever its length. It is discarded while it arrives, above 1 MiB and the limit, unless the
-    /// connection is over TLS, where it is in memory as a whole. After the first such reply
-    /// that is too large, this store makes its claims by script, which checks the length first: a writer of Redis can make
+    /// is the whole record, whatever its length. It is discarded while it arrives, above 1 MiB and the limit. After the
+    /// first such reply that is too large, this store makes its claims by script, which checks the length first: a writer of Redis can make
     /// each process fetch such records only by the claims then in flight.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes;
@@ -151,6 +150,8 @@ impl RedisStoreBuilder {
     }
 
     /// Certificate authorities to trust in place of the system's, as PEM. For `rediss://`.
+    ///
+    /// The system's are read when the store is built: a process that runs while they change has the former ones.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.options.tls.root_certificate = Some(pem.into());

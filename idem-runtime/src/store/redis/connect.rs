@@ -1,5 +1,6 @@
 //! Sockets, TLS, and the handshake of the client library on them.
 
+use std::future::ready;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ use tokio::task::JoinSet;
 
 use super::endpoint::Endpoint;
 use super::limits::Limits;
+#[cfg(feature = "redis-tls")]
+use super::tls::handshake;
 use super::wire::{Published, Wire};
 use crate::store::StoreError;
 
@@ -61,14 +64,19 @@ impl Attempt<'_> {
     async fn connect(&self) -> RedisResult<Wire> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => {
-                let stream = self.tcp(host, *port).await?;
+                let stream = self
+                    .first_of(host, *port, |stream| ready(Ok(stream)))
+                    .await?;
                 let (read, write) = logged_in(stream, self.info).await?.into_split();
                 Ok(self.wire(read, write))
             }
             #[cfg(feature = "redis-tls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
-                let stream = self.tcp(host, *port).await?;
-                let stream = self.endpoint.tls_over(host, stream).await?;
+                let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
+                let config = self.endpoint.tls().ok_or_else(unsupported)?;
+                let name = host.clone();
+                let open = move |stream| handshake(Arc::clone(&config), name.clone(), stream);
+                let stream = self.first_of(host, *port, open).await?;
                 let stream = logged_in(stream, self.info).await?;
                 let (read, write) = tokio::io::split(stream);
                 Ok(self.wire(read, write))
@@ -91,29 +99,38 @@ impl Attempt<'_> {
         Wire::new(read, write, self.limits, self.messages.cloned())
     }
 
-    async fn tcp(&self, host: &str, port: u16) -> RedisResult<TcpStream> {
-        let stream = first_of(host, port).await?;
-        set(&stream, self.info.tcp_settings())?;
-        Ok(stream)
-    }
-}
-
-/// The first address of the host that accepts a connection. All are tried at once, since one of them may be silent.
-async fn first_of(host: &str, port: u16) -> RedisResult<TcpStream> {
-    let mut attempts = JoinSet::new();
-    for address in tokio::net::lookup_host((host, port)).await? {
-        attempts.spawn(TcpStream::connect(address));
-    }
-    let mut failure = None;
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failure = Some(error),
-            Err(_) => {}
+    /// The stream to the first address of the host that accepts a connection, and with which `open` succeeds. All are
+    /// tried at once, since one of them may be silent.
+    async fn first_of<S, F>(
+        &self,
+        host: &str,
+        port: u16,
+        open: impl Fn(TcpStream) -> F + Clone + Send + 'static,
+    ) -> RedisResult<S>
+    where
+        S: Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        let mut attempts = JoinSet::new();
+        for address in tokio::net::lookup_host((host, port)).await? {
+            let (settings, open) = (self.info.tcp_settings().clone(), open.clone());
+            attempts.spawn(async move {
+                let stream = TcpStream::connect(address).await?;
+                set(&stream, &settings)?;
+                open(stream).await
+            });
         }
+        let mut failure = None;
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        let failure = failure.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+        Err(failure.into())
     }
-    let failure = failure.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
-    Err(failure.into())
 }
 
 fn set(stream: &TcpStream, settings: &TcpSettings) -> io::Result<()> {

@@ -8,16 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Client, RedisResult};
-#[cfg(feature = "redis-tls")]
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-#[cfg(feature = "redis-tls")]
-use tokio_rustls::client::TlsStream;
 
 use super::address::{Address, client_at, place};
 use super::failure::is_unknown_user;
-#[cfg(feature = "redis-tls")]
-use super::tls::handshake;
 use crate::env::credentials::{Credentials, CredentialsProvider};
 use crate::store::StoreError;
 
@@ -50,17 +44,9 @@ impl Endpoint {
         self
     }
 
-    /// The handshake of TLS with the server of this name.
     #[cfg(feature = "redis-tls")]
-    pub(super) async fn tls_over(
-        &self,
-        host: &str,
-        stream: TcpStream,
-    ) -> io::Result<TlsStream<TcpStream>> {
-        match &self.tls {
-            Some(config) => handshake(config, host, stream).await,
-            None => Err(io::ErrorKind::Unsupported.into()),
-        }
+    pub(super) fn tls(&self) -> Option<Arc<rustls::ClientConfig>> {
+        self.tls.clone()
     }
 
     /// The server at another address, with these settings and credentials.

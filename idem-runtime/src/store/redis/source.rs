@@ -1,6 +1,8 @@
 //! Sources of a store: URLs and clients.
 
 use std::fmt;
+#[cfg(feature = "redis-tls")]
+use std::sync::{Arc, OnceLock};
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
@@ -26,8 +28,8 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// TLS is that of rustls, with the process's provider of cryptography if the application has chosen one, and ring if not.
 ///
 /// A `redis::Client` gives its address and settings. The store makes its own connections to it, with its own
-/// time limits. Certificates of a client cannot be read from it: a client that has any is refused unless
-/// `RedisStoreBuilder::root_certificate` or `client_certificate` is set in their place.
+/// time limits. Certificates of a client cannot be read from it: one that has any is refused unless
+/// `RedisStoreBuilder::root_certificate` or `client_certificate` is set. Set all that it has: none of its own count.
 ///
 /// ```
 /// use idem_runtime::store::redis::RedisSource;
@@ -117,6 +119,9 @@ pub(super) struct SourceOptions {
     pub(super) sentinel_credentials: Option<CredentialsProvider>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: super::tls::Tls,
+    /// Made of `tls` once, for all servers.
+    #[cfg(feature = "redis-tls")]
+    tls_config: OnceLock<Arc<rustls::ClientConfig>>,
 }
 
 debug_fields!(SourceOptions {});
@@ -269,7 +274,10 @@ impl SourceOptions {
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
         #[cfg(feature = "redis-tls")]
-        let tls = super::tls::config(info.addr(), &self.tls)?;
+        let tls = match super::tls::is_asked_for(info.addr(), &self.tls)? {
+            true => Some(self.tls_config()?),
+            false => None,
+        };
         // Another crate may have the client library read such a URL.
         #[cfg(not(feature = "redis-tls"))]
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
@@ -280,6 +288,15 @@ impl SourceOptions {
         #[cfg(feature = "redis-tls")]
         let endpoint = endpoint.with_tls(tls);
         Ok(endpoint)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn tls_config(&self) -> Result<Arc<rustls::ClientConfig>, StoreError> {
+        if let Some(config) = self.tls_config.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = super::tls::config(&self.tls)?;
+        Ok(Arc::clone(self.tls_config.get_or_init(|| config)))
     }
 }
 

@@ -6,8 +6,6 @@
 
 mod batch;
 mod driver;
-#[cfg(test)]
-mod echo;
 mod frame;
 mod output;
 mod published;

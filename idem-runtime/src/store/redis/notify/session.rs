@@ -28,9 +28,10 @@ const REPLACE: Duration = Duration::from_secs(10);
 /// A connection that is kept subscribed to the watched keys.
 pub(super) struct Session<'a> {
     subscriptions: &'a Subscriptions,
-    connection: SubscriberConnection,
-    /// Requests without a reply, in the order in which the server replies.
+    /// Requests without a reply, in the order in which the server replies. Dropped first: the connection ends with its
+    /// last sender.
     pending: VecDeque<(SessionRequest, PendingReplies)>,
+    connection: SubscriberConnection,
     quiet: Pin<Box<Sleep>>,
     /// The server has confirmed a subscription; an accepted connection alone does not count.
     works: bool,
@@ -128,13 +129,13 @@ impl<'a> Session<'a> {
                 && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
             {
                 self.check = DeliveryCheck::Sent;
-                if !self.send(SessionRequest::Check) {
-                    return self.lost();
+                if let Err(end) = self.send(SessionRequest::Check) {
+                    return end;
                 }
             }
             while let Some(command) = self.next_command() {
-                if !self.send(SessionRequest::Command(command)) {
-                    return self.lost();
+                if let Err(end) = self.send(SessionRequest::Command(command)) {
+                    return end;
                 }
             }
             let event = self.event().await;
@@ -159,9 +160,9 @@ impl<'a> Session<'a> {
                 }
                 SessionEvent::Quiet => {
                     if !self.subscriptions.lock().channels.is_empty()
-                        && !self.send(SessionRequest::Ping)
+                        && let Err(end) = self.send(SessionRequest::Ping)
                     {
-                        return self.lost();
+                        return end;
                     }
                 }
                 SessionEvent::Work => {}
@@ -175,17 +176,20 @@ impl<'a> Session<'a> {
         self.subscriptions.lock().channels.next_command(watched)
     }
 
-    /// Sends a request. Returns false where the connection has ended.
-    fn send(&mut self, request: SessionRequest) -> bool {
+    fn send(&mut self, request: SessionRequest) -> Result<(), SessionEnd> {
         let sent = match &request {
             SessionRequest::Command(command) => self.connection.begin(&self.words(command)),
             SessionRequest::Ping | SessionRequest::Check => self.connection.begin_ping(),
         };
         match sent {
             Ok(replies) => self.pending.push_back((request, replies)),
-            Err(_) => return false,
+            // The server may have said why before it closed the connection.
+            Err(error) if !self.works => {
+                return Err(SessionEnd::Failed(store_error("watching a key", error)));
+            }
+            Err(_) => return Err(SessionEnd::Lost),
         }
-        true
+        Ok(())
     }
 
     fn words<'c>(&self, command: &'c ChannelCommand) -> [&'c str; 2] {

@@ -80,13 +80,14 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
         state.turns += 1;
         let mut outcome = self.deliver(&mut state);
+        // First what the server says: a write fails because it has closed the connection.
         if outcome.is_ok()
-            && let Some(error) = state.write_error.take()
+            && let Poll::Ready(Err(error)) = read
         {
             outcome = Err(error);
         }
         if outcome.is_ok()
-            && let Poll::Ready(Err(error)) = read
+            && let Some(error) = state.write_error.take()
         {
             outcome = Err(error);
         }

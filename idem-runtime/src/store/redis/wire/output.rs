@@ -15,9 +15,11 @@ const KEPT: usize = 1 << 20;
 /// done under the lock. If it panics, the connection has ended.
 pub(super) struct Output {
     half: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Commands in flight, from `written` on not yet written; kept until they are flushed.
+    /// Commands in flight, from `written` on not yet written.
     pub(super) bytes: Vec<u8>,
     written: usize,
+    /// All that was written has been flushed: TLS keeps what the socket does not take.
+    is_flushed: bool,
 }
 
 impl Output {
@@ -26,12 +28,13 @@ impl Output {
             half,
             bytes: Vec::new(),
             written: 0,
+            is_flushed: true,
         }
     }
 
     /// Whether all bytes are written and flushed.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.is_empty() && self.is_flushed
     }
 
     /// Writes as much as the socket takes.
@@ -53,15 +56,17 @@ impl Output {
             }
         }
         if !self.bytes.is_empty() {
-            // TLS keeps what the socket does not take.
-            match Pin::new(&mut self.half).poll_flush(cx) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(flushed) => flushed?,
-            }
+            self.is_flushed = false;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.written = 0;
         }
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
-        self.written = 0;
+        if !self.is_flushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.half).poll_flush(cx)
+        {
+            flushed?;
+            self.is_flushed = true;
+        }
         Ok(())
     }
 }

@@ -11,7 +11,6 @@ use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::runtime;
 
-use super::echo::{bulk, poll_once, said, settle, timed_runtime};
 use super::frame::{self, Frame};
 use super::output::Output;
 use super::state::EARLY_FLUSH;
@@ -21,13 +20,41 @@ use crate::store::redis::failure::breaks_connection;
 
 mod peer;
 mod schedules;
-mod senders;
 mod sockets;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 /// Bound of a wait that must end by itself.
 const BOUND: Duration = Duration::from_secs(300);
+
+fn said(word: &str) -> impl Fn(&mut Words<'_>) + Send + Sync {
+    move |words| words.command(&[&[b"ECHO", word.as_bytes()]])
+}
+
+fn bulk(word: &str) -> Value {
+    Value::BulkString(word.as_bytes().to_vec())
+}
+
+fn timed_runtime() -> runtime::Runtime {
+    let mut builder = runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap()
+}
+
+/// Lets every task run as far as it can.
+async fn settle() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Polls once, whatever else the task has polled.
+async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let once = std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    tokio::task::unconstrained(once).await
+}
 
 /// Longest text of a reply that is kept.
 const TEXT_BYTES: usize = 1 << 20;
@@ -285,23 +312,109 @@ async fn senders_do_not_keep_the_task_from_the_output() {
     }
 }
 
-/// Claims that arrive while no reply does, after a flush that has left none.
+/// Claims that arrive while no reply does, after a flush that has left none. Completions overtake them, and a command
+/// whose sender has left is not sent.
 #[tokio::test]
-async fn claims_behind_a_silent_server_are_a_crowd() {
-    let (here, _server) = tokio::io::duplex(1 << 16);
+async fn claims_behind_a_silent_server_are_a_crowd_that_completions_overtake() {
+    let (here, mut server) = tokio::io::duplex(1 << 20);
     let wire = over(here, LONG);
     let hurried = Admission::new(Duration::ZERO);
-    let claim = |_| wire.begin(&said("claim"), None, true).unwrap();
-    let mut claims: Vec<_> = (0..MAX_IN_FLIGHT).map(claim).collect();
+    let claim = |word: &str| wire.begin(&said(word), None, true).unwrap();
+    let _sent: Vec<_> = (0..MAX_IN_FLIGHT).map(|_| claim("sent")).collect();
     // Whether a queue is inspected, which costs a lock.
     let is_crowded = || wire.0.is_crowded.load(Ordering::Relaxed);
     assert!(!is_crowded(), "with commands queued that can be sent");
     settle().await;
     assert!(wire.crowded(&hurried).is_none());
-    claims.push(claim(MAX_IN_FLIGHT));
+    let queued = [claim("claim"), claim("claim")];
     assert!(is_crowded());
     settle().await;
-    assert!(wire.crowded(&hurried).is_some());
+    let crowd = wire.crowded(&hurried).expect("two are queued");
+    assert_eq!(crowd.waiting, 2);
+    assert!(!crowd.retry_after.is_zero());
+    assert!(wire.crowded(&Admission::new(LONG)).is_none());
+    drop(begin(&wire, "gone"));
+    let ending = begin(&wire, "ending");
+    settle().await;
+    let mut sent = vec![0; 1 << 20];
+    let length = server.read(&mut sent).await.unwrap();
+    assert!(
+        sent[..length].ends_with(b"sent\r\n"),
+        "nothing more is sent"
+    );
+    server.write_all(&b"+OK\r\n".repeat(3)).await.unwrap();
+    settle().await;
+    let queued_since = arrived(&mut server).await;
+    let words = queued_since
+        .split("\r\n")
+        .filter(|line| line.ends_with(['g', 'm', 'e']));
+    assert_eq!(words.collect::<Vec<_>>(), ["ending", "claim", "claim"]);
+    drop((queued, ending));
+}
+
+#[tokio::test]
+async fn a_closed_connection_fails_its_queue_and_still_receives_replies() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let (sent, queued) = (begin(&wire, "sent"), begin(&wire, "queued"));
+    wire.close();
+    assert!(first_of(queued).await.unwrap_err().is_connection_dropped());
+    server.write_all(b"$4\r\nsent\r\n").await.unwrap();
+    assert_eq!(first_of(sent).await.unwrap(), bulk("sent"));
+}
+
+/// As that of TLS, it keeps what the socket does not take: it writes when it is flushed, and not at once then.
+struct Keeping {
+    half: WriteHalf<DuplexStream>,
+    kept: Vec<u8>,
+    is_asked: bool,
+}
+
+impl AsyncWrite for Keeping {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.kept.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        this.is_asked = !this.is_asked;
+        if this.is_asked {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let written = ready!(Pin::new(&mut this.half).poll_write(cx, &this.kept))?;
+        assert_eq!(written, this.kept.len());
+        this.kept.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The first command is written by its sender, whose context wakes no task; the next ones by the task.
+#[tokio::test]
+async fn bytes_that_the_writer_keeps_are_flushed() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let (read, half) = tokio::io::split(here);
+    let (kept, is_asked) = (Vec::new(), false);
+    let writer = Keeping {
+        half,
+        kept,
+        is_asked,
+    };
+    let wire = Wire::new(read, writer, within(LONG), None);
+    let sent = ["one", "two", "three"].map(|word| begin(&wire, word));
+    settle().await;
+    assert_eq!(arrived(&mut server).await.matches("ECHO").count(), 3);
+    assert!(wire.0.lock().output.as_ref().is_some_and(Output::is_empty));
+    drop(sent);
 }
 
 #[tokio::test]
