@@ -11,13 +11,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_examples::zookeeper_store::place::{self, LARGEST, Place};
+use idem_examples::zookeeper_store::place::{self, Place};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
-    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
+    ClaimReply, ClaimRequest, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply, RecordKey,
+    RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -69,22 +69,6 @@ fn answer(bytes: usize) -> Bytes {
     [&header.encode()[..], &vec![b'x'; bytes - HEADER]]
         .concat()
         .into()
-}
-
-#[tokio::test]
-async fn the_largest_record_is_taken_and_a_larger_one_refused() {
-    let store = shared("/largest").await;
-    let stored = store.complete(&key(1), &answer(LARGEST)).await.unwrap();
-    assert_eq!(stored, CompleteReply::Stored { late: true });
-    let ReadReply::Found { record, .. } = store.read(&key(1)).await.unwrap() else {
-        panic!("it is there")
-    };
-    assert_eq!(record.as_bytes(), answer(LARGEST));
-
-    let error = store.complete(&key(2), &answer(LARGEST + 1)).await;
-    let error = error.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::TooLarge);
-    assert_eq!(store.read(&key(2)).await.unwrap(), ReadReply::Absent);
 }
 
 #[tokio::test]
@@ -144,18 +128,6 @@ async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
 }
 
 #[tokio::test]
-async fn who_watches_is_told_what_another_client_did() {
-    let store = shared("/watched").await;
-    let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
-    let mut late = store.watch(&key(2)).await.unwrap().unwrap();
-    let other = shared("/watched").await;
-    other.complete(&key(1), &answer(100)).await.unwrap();
-    told(&mut watch).await;
-    other.complete(&key(2), &answer(100)).await.unwrap();
-    told(&mut late).await;
-}
-
-#[tokio::test]
 async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
     let proxy = TcpProxy::start(SERVER.addr());
     let store = connect(proxy.addr(), "/cut").await;
@@ -165,19 +137,6 @@ async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
     let other = shared("/cut").await;
     other.complete(&key(1), &answer(100)).await.unwrap();
     told(&mut watch).await;
-}
-
-#[tokio::test]
-async fn a_claim_whose_reply_was_lost_is_one_attempt() {
-    let proxy = TcpProxy::start(SERVER.addr());
-    let store = connect(proxy.addr(), "/lost_reply").await;
-    let mark = place::data(&[], HOUR);
-    proxy.drop_next_reply_to(&mark);
-    let error = store.claim(&key(1), &ask()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    let claimed = store.claim(&key(1), &ask()).await.unwrap();
-    assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
 }
 
 /// Fails without a notification, rather than waiting for ever.

@@ -17,7 +17,6 @@ use idem_runtime::{Engine, Error, cache::LocalCache};
 use tokio::runtime::Runtime;
 
 use self::load::batch::batches;
-use self::load::compare::compare;
 use self::load::hand::{self, Hand};
 use self::load::options::Options;
 use self::load::order::merchant;
@@ -51,9 +50,6 @@ fn main() {
                 printer.row(&row);
             }
         }
-    }
-    if options.compare {
-        compare(&server.meter.url);
     }
     printer.end();
 }

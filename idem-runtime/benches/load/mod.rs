@@ -12,7 +12,6 @@
 )]
 
 pub(crate) mod batch;
-pub(crate) mod compare;
 pub(crate) mod driver;
 #[cfg(feature = "redis")]
 pub(crate) mod hand;

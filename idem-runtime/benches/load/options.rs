@@ -62,9 +62,6 @@ pub(crate) struct Options {
     /// Another server than the system's redis-server: valkey, redis8 or redis62
     #[arg(long)]
     pub(crate) edition: Option<String>,
-    /// Also the crates of benches/peers, where they are built (`redis_load`)
-    #[arg(long)]
-    pub(crate) compare: bool,
 }
 
 impl Options {

@@ -15,7 +15,6 @@
 //! number of steps of the shortest way to break the promise, which is printed below.
 
 mod caller;
-mod hasher;
 mod journal;
 mod layered;
 mod promise;

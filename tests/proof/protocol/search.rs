@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 
-use crate::hasher::StateHash;
+use foldhash::quality::FixedState;
 
 /// The result of a search.
 pub(crate) struct Found<P, S> {
@@ -30,8 +30,8 @@ pub(crate) fn search<W: Clone + Hash, P: Copy + PartialEq, S: Copy>(
     take: impl Fn(&mut W, S),
     breaks: impl Fn(&W, &[S], &mut dyn FnMut(P)),
 ) -> Found<P, S> {
-    let hasher = StateHash::default();
-    let mut ways: HashMap<u64, Option<(u64, S)>, StateHash> = HashMap::default();
+    let hasher = FixedState::default();
+    let mut ways: HashMap<u64, Option<(u64, S)>, FixedState> = HashMap::default();
     let mut broken: Vec<(P, u64)> = Vec::new();
     let hash = hasher.hash_one(&world);
     ways.insert(hash, None);

@@ -1,4 +1,0 @@
-//! One file a crate.
-
-pub(crate) mod cached;
-pub(crate) mod idempotent;
