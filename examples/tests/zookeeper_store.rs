@@ -11,13 +11,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_examples::zookeeper_store::place::{self, Place};
+use idem_examples::zookeeper_store::place::{self, LARGEST, Place};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply, RecordKey,
-    RenewReply, State, Store, StoreErrorKind, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
+    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -69,6 +69,22 @@ fn answer(bytes: usize) -> Bytes {
     [&header.encode()[..], &vec![b'x'; bytes - HEADER]]
         .concat()
         .into()
+}
+
+#[tokio::test]
+async fn the_largest_record_is_taken_and_a_larger_one_refused() {
+    let store = shared("/largest").await;
+    let stored = store.complete(&key(1), &answer(LARGEST)).await.unwrap();
+    assert_eq!(stored, CompleteReply::Stored { late: true });
+    let ReadReply::Found { record, .. } = store.read(&key(1)).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!(record.as_bytes(), answer(LARGEST));
+
+    let error = store.complete(&key(2), &answer(LARGEST + 1)).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::TooLarge);
+    assert_eq!(store.read(&key(2)).await.unwrap(), ReadReply::Absent);
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
+#[cfg(feature = "redis-streams-tls")]
+use redis::ConnectionAddr;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError};
 #[cfg(feature = "redis-streams-tls")]
@@ -52,7 +54,11 @@ impl Link {
         }
         // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
         #[cfg(feature = "redis-streams-tls")]
-        if CryptoProvider::get_default().is_none() {
+        if matches!(
+            self.client.get_connection_info().addr(),
+            ConnectionAddr::TcpTls { .. }
+        ) && CryptoProvider::get_default().is_none()
+        {
             drop(ring::default_provider().install_default());
         }
         let connect = |client: Client| async move {

@@ -1,11 +1,11 @@
-//! What is asked, from the arguments to the fingerprint.
+//! Which call it is and what is asked, from the arguments to the digests.
 
 use std::hint::black_box;
 
 use criterion::Criterion;
 use idem_runtime::fingerprint::{Fingerprint, FingerprintBuilder};
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 
-use crate::key;
 use crate::order::{Order, merchant};
 
 /// As the attribute takes it, of a function with this one argument.
@@ -18,14 +18,12 @@ fn of(order: &Order) -> Fingerprint {
 pub(crate) fn bench(criterion: &mut Criterion) {
     let order = Order::of(merchant());
     let mut group = criterion.benchmark_group("fingerprint");
-    group.bench_function("number", |bench| {
-        bench.iter(|| Fingerprint::of("payments.pay", black_box(&order.cents)).unwrap());
-    });
-    group.bench_function("order", |bench| bench.iter(|| of(black_box(&order))));
     group.bench_function("order_and_key", |bench| {
         bench.iter(|| {
             let order = black_box(&order);
-            (key::digest(&(order.merchant, order.number)), of(order))
+            let key = KeyBuilder::new("payments.pay", DEFAULT_MAX_KEY_BYTES);
+            let key = key.key(&(order.merchant, order.number));
+            (key.unwrap(), of(order))
         });
     });
 }

@@ -1,4 +1,4 @@
-//! TLS connections to servers: certificates and keys as PEM, and the handshake.
+//! Settings of TLS connections: certificates and keys as PEM.
 //!
 //! Libraries accept a file without a certificate in it, and detect a wrong key only when they connect; here both are
 //! refused. An error does not repeat the text that a PEM error quotes.
@@ -51,7 +51,9 @@ impl Certificates {
         let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
         let roots = self.roots()?;
         let identity = self.identity(&provider)?;
-        let unusable = |_| "rustls cannot use the certificates or the key".to_owned();
+        let unusable = |_| {
+            "rustls cannot use the certificates, the key, or the provider of cryptography of this process".to_owned()
+        };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(unusable)?

@@ -1,14 +1,12 @@
-//! Estimates a server's clock by the monotonic clock, and detects its steps.
+//! Detects steps of a server's clock by the monotonic clock.
 //!
 //! Leases and the lives of records are measured by the server's clock. A reply that has the server's time was written
 //! between the moments at which its command was sent and at which the reply arrived, which bounds the difference of the
 //! two clocks, whatever the round trip took. The next such reply bounds it again: if the two bounds do not meet, one of
 //! the clocks has stepped, because a slow network or a paused server cannot cause that.
-//!
-//! The lower bound is the estimate.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::observers::Observers;
 use crate::env::lock::Lock;
@@ -30,9 +28,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ServerClock {
     known: Lock<Option<ClockBounds>>,
-    /// The last estimate that was returned.
-    #[cfg(feature = "redis")]
-    last: Lock<u64>,
     observers: Arc<Observers>,
 }
 
@@ -50,8 +45,6 @@ struct ClockBounds {
     least: i64,
     most: i64,
     at: Instant,
-    /// By the calendar of this machine.
-    at_by_calendar: SystemTime,
     /// Replies to commands sent before this are not compared.
     ///
     /// The server may have written them before the reply that set these bounds.
@@ -65,8 +58,6 @@ impl ServerClock {
     pub(super) fn new(observers: &Arc<Observers>) -> Arc<Self> {
         Arc::new(Self {
             known: Lock::default(),
-            #[cfg(feature = "redis")]
-            last: Lock::default(),
             observers: Arc::clone(observers),
         })
     }
@@ -94,41 +85,6 @@ impl ServerClock {
     }
 }
 
-/// For claims without a script, whose fence is this time.
-#[cfg(feature = "redis")]
-impl ServerClock {
-    /// The server's time in microseconds, half a second behind at most, and later than ever before. `None`: it is unknown.
-    pub(super) fn now(&self) -> Option<u64> {
-        let known = *self.known.lock();
-        let micros = known?.estimate(Instant::now(), SystemTime::now())?;
-        let mut last = self.last.lock();
-        *last = micros.max(*last + 1);
-        Some(*last)
-    }
-}
-
-#[cfg(feature = "redis")]
-impl ClockBounds {
-    /// The lower bound at a later moment, by both clocks of this machine.
-    fn estimate(self, now: Instant, calendar: SystemTime) -> Option<u64> {
-        /// Age up to which bounds give an estimate.
-        const FRESH: Duration = Duration::from_secs(10);
-        /// How far apart they may be, in microseconds. A local cache relies on less than a second.
-        const CLOSE: i64 = 500_000;
-        /// Largest difference between the progress of the calendar and of the monotonic clock.
-        ///
-        /// It is larger after the machine was suspended, or its calendar was set.
-        const STEADY: Duration = Duration::from_millis(50);
-        let passed = now.saturating_duration_since(self.at);
-        let by_calendar = calendar.duration_since(self.at_by_calendar).ok()?;
-        let is_known = passed < FRESH
-            && self.most.saturating_sub(self.least) < CLOSE
-            && passed.abs_diff(by_calendar) < STEADY;
-        let least = is_known.then(|| self.at(self.at + passed).least)?;
-        u64::try_from(least).ok()
-    }
-}
-
 impl Reading {
     fn bounds(self) -> ClockBounds {
         let took = micros(self.received - self.sent);
@@ -136,7 +92,6 @@ impl Reading {
             least: self.micros,
             most: self.micros.saturating_add(took),
             at: self.received,
-            at_by_calendar: SystemTime::now(),
             from: self.received,
         }
     }
@@ -304,42 +259,6 @@ mod tests {
             );
         }
         assert!((3..=5).contains(&told), "{told} in 5 s");
-    }
-
-    #[cfg(feature = "redis")]
-    #[test]
-    fn the_estimate_is_of_fresh_and_close_bounds_and_always_grows() {
-        let (start, micros) = (Instant::now(), u64::try_from(START).unwrap());
-        let after = |took| {
-            let took = Duration::from_millis(took);
-            let reading = Reading {
-                micros: START,
-                sent: start,
-                received: start + took,
-            };
-            reading.bounds()
-        };
-        let at = |bounds: ClockBounds, passed, by_calendar| {
-            let [passed, by_calendar] = [passed, by_calendar].map(Duration::from_millis);
-            bounds.estimate(bounds.at + passed, bounds.at_by_calendar + by_calendar)
-        };
-        assert_eq!(at(after(400), 0, 0), Some(micros));
-        assert_eq!(at(after(400), 5_000, 5_000), Some(micros + 4_995_000));
-        assert_eq!(at(after(500), 0, 0), None, "a slow reply");
-        assert_eq!(at(after(1), 10_000, 10_000), None, "an old one");
-        assert_eq!(at(after(1), 1_000, 3_600_000), None, "a suspension");
-        assert_eq!(at(after(1), 1_000, 0), None, "a calendar that was set");
-        let clock = ServerClock::new(&Arc::default());
-        assert_eq!(clock.now(), None);
-        let mut last = 0;
-        for micros in [micros, micros - 1_000, micros - 60_000_000] {
-            clock.says(micros, Instant::now());
-            for _ in 0..2 {
-                let now = clock.now().unwrap();
-                assert!(now > last, "later than ever before");
-                last = now;
-            }
-        }
     }
 
     #[test]

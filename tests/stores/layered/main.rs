@@ -3,6 +3,28 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
+/// The changes of a fast store in memory, whose lookups a test has replaced.
+macro_rules! changes_its_copies {
+    () => {
+        fn keep<'a>(
+            &'a self,
+            key: &'a RecordKey,
+            copy: &'a bytes::Bytes,
+            left: Duration,
+        ) -> StoreFuture<'a, ()> {
+            self.copies.keep(key, copy, left)
+        }
+
+        fn forget<'a>(
+            &'a self,
+            key: &'a RecordKey,
+            owner: Option<&'a Owner>,
+        ) -> StoreFuture<'a, ()> {
+            self.copies.forget(key, owner)
+        }
+    };
+}
+
 mod damaged_copies;
 mod fixture;
 mod local_cache;

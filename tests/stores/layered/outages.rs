@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use idem_harness::TcpProxy;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, RecordKey, Remains, StoreError,
@@ -152,18 +151,7 @@ impl ReadCache for Ailing {
         self.copies.look(key)
     }
 
-    fn keep<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        copy: &'a Bytes,
-        left: Duration,
-    ) -> StoreFuture<'a, ()> {
-        self.copies.keep(key, copy, left)
-    }
-
-    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
-        self.copies.forget(key, owner)
-    }
+    changes_its_copies!();
 }
 
 /// The reading of the epoch, and the probe for the return of the fast store.

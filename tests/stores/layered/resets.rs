@@ -139,18 +139,7 @@ impl ReadCache for Delayed {
         })
     }
 
-    fn keep<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        copy: &'a Bytes,
-        left: Duration,
-    ) -> StoreFuture<'a, ()> {
-        self.copies.keep(key, copy, left)
-    }
-
-    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
-        self.copies.forget(key, owner)
-    }
+    changes_its_copies!();
 }
 
 /// The same as of a process that was suspended after it had read the epoch.

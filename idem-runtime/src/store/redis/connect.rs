@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::Endpoint;
 use super::limits::Limits;
@@ -35,13 +36,15 @@ pub(crate) async fn connect(
     messages: Option<&UnboundedSender<Published>>,
 ) -> Result<RedisResult<Wire>, StoreError> {
     let connect = |client: Client| async move {
+        let until = Instant::now() + limits.connect;
         let attempt = Attempt {
             endpoint,
             info: client.get_connection_info(),
+            until,
             limits,
             messages,
         };
-        tokio::time::timeout(limits.connect, attempt.connect())
+        timeout_at(until, attempt.connect())
             .await
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
     };
@@ -56,6 +59,7 @@ struct Attempt<'a> {
     )]
     endpoint: &'a Endpoint,
     info: &'a ConnectionInfo,
+    until: Instant,
     limits: Limits,
     messages: Option<&'a UnboundedSender<Published>>,
 }
@@ -115,20 +119,23 @@ impl Attempt<'_> {
         for address in tokio::net::lookup_host((host, port)).await? {
             let (settings, open) = (self.info.tcp_settings().clone(), open.clone());
             attempts.spawn(async move {
-                let stream = TcpStream::connect(address).await?;
-                set(&stream, &settings)?;
-                open(stream).await
+                let stream = TcpStream::connect(address).await;
+                let stream = stream.map_err(|error| (false, error))?;
+                set(&stream, &settings).map_err(|error| (false, error))?;
+                open(stream).await.map_err(|error| (true, error))
             });
         }
         let mut failure = None;
-        while let Some(attempt) = attempts.join_next().await {
+        while let Ok(Some(attempt)) = timeout_at(self.until, attempts.join_next()).await {
             match attempt {
                 Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => failure = Some(error),
+                // What a server has answered says more than that none is at another address.
+                Ok(Err((false, _))) if failure.is_some() => {}
+                Ok(Err((_, error))) => failure = Some(error),
                 Err(_) => {}
             }
         }
-        let failure = failure.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+        let failure = failure.unwrap_or_else(|| io::ErrorKind::TimedOut.into());
         Err(failure.into())
     }
 }

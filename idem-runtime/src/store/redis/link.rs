@@ -3,6 +3,7 @@
 mod command;
 mod exchange;
 mod target;
+mod time;
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use redis::{RedisError, RedisResult, Value};
 pub(super) use self::command::{ReplicaWait, RoutedCommand};
 use self::exchange::last;
 pub(super) use self::target::Target;
+use self::time::ServerTime;
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::limits::Limits;
 use super::reply::{time_of, wrote};
@@ -67,6 +69,7 @@ struct LiveConnection {
     replies: AtomicU64,
     /// The server has replied on it; an accepted connection alone does not count.
     works: AtomicBool,
+    time: ServerTime,
 }
 
 impl Link {
@@ -94,12 +97,13 @@ impl Link {
         // Read before the command is written: the server's time is compared with it.
         let began = command.tells_time.then(Instant::now);
         let exchange = ready.begin(command)?;
+        let timed = began.map(|began| (Arc::clone(&exchange.live), began));
         let replicated = command
             .replicas
             .map(|wanted| (Arc::clone(&exchange.live), wanted));
         let reply = exchange.await;
-        if let Some(began) = began {
-            self.read_time(began, &reply);
+        if let Some((live, began)) = timed {
+            self.read_time(&live, began, &reply);
         }
         match (reply, replicated) {
             // `WAIT` covers only writes of the same connection.
@@ -124,10 +128,11 @@ impl Link {
     }
 
     /// Records the server's time from the end of a reply.
-    fn read_time(&self, began: Instant, reply: &Result<Value, Failure>) {
+    fn read_time(&self, live: &LiveConnection, began: Instant, reply: &Result<Value, Failure>) {
         if let Ok(reply) = reply
             && let Some(micros) = time_of(reply)
         {
+            live.time.record(micros, began.elapsed());
             self.clock.says(micros, began);
         }
     }
@@ -203,7 +208,7 @@ impl Link {
         }
     }
 
-    /// The server's time in microseconds, if it is known and there is a connection.
+    /// The server's time in microseconds, if it is known on the connection.
     pub(super) fn server_time(&self) -> Option<u64> {
         self.ready()?.server_time()
     }
@@ -243,6 +248,7 @@ impl Link {
                     consecutive_timeouts: AtomicU32::new(0),
                     replies: AtomicU64::new(0),
                     works: AtomicBool::new(false),
+                    time: ServerTime::default(),
                 });
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
                 Ok(ReadyLink { link: self, live })
@@ -290,9 +296,9 @@ pub(super) struct ReadyLink<'a> {
 }
 
 impl<'a> ReadyLink<'a> {
-    /// The server's time in microseconds, if it is known.
+    /// The server's time in microseconds, if it is known on this connection.
     pub(super) fn server_time(&self) -> Option<u64> {
-        self.link.clock.now()
+        self.live.time.now()
     }
 
     /// Whether other commands are under way on the connection.

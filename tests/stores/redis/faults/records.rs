@@ -47,6 +47,34 @@ async fn assert_left_alone(shop: &Shop, name: &str) {
     assert_eq!(dump(name), before);
 }
 
+/// Strings of others, records of other layouts, and a record and a claim that are cut short or never expire.
+#[tokio::test]
+async fn strings_that_are_no_record_are_left_alone() {
+    let (shop, name, record) = with_a_record().await;
+    let with = |at: usize, byte| {
+        let mut changed = record.clone();
+        changed[at] = byte;
+        changed
+    };
+    let others = [&b""[..], b"2", b"payload-marker", b"2P", &[0xff; 56]].map(<[u8]>::to_vec);
+    let damaged = [
+        with(0, b'1'),
+        with(0, b'3'),
+        with(1, b'Z'),
+        record[..55].to_vec(),
+    ];
+    for value in others.into_iter().chain(damaged).chain([vec![b'2'; 9_000]]) {
+        set(&name, &value);
+        assert_left_alone(&shop, &name).await;
+        server().cli(&["PERSIST", &name]);
+        assert_left_alone(&shop, &name).await;
+    }
+    // As if its owner had vanished: still pending, and without an expiry.
+    set(&name, &[b"2P", &record[2..56]].concat());
+    server().cli(&["PERSIST", &name]);
+    assert_left_alone(&shop, &name).await;
+}
+
 #[tokio::test]
 async fn a_value_that_takes_a_running_calls_place_is_left_alone() {
     let values: [&[&str]; 3] = [&["SET", ""], &["SET", "payload-marker"], &["RPUSH", "2P"]];

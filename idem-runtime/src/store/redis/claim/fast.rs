@@ -4,7 +4,7 @@
 //! cases. The script decides every other stored state and every other reply of the server.
 //!
 //! The granted claim equals that of the script: the life of the record starts at the same write, so that no client
-//! clock ends a lease. Its fence is the estimate of the server's time, less exact by the duration of a
+//! clock ends a lease. Its fence is the estimate of the server's time in `link/time`, less exact by the duration of a
 //! reply, which is harmless for a key without a record.
 
 use std::pin::Pin;

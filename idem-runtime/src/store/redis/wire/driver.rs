@@ -87,6 +87,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             outcome = Err(error);
         }
         if outcome.is_ok()
+            && !may_have_more
             && let Some(error) = state.write_error.take()
         {
             outcome = Err(error);
@@ -185,7 +186,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 }
                 Frame::Push(length) => {
                     if let Some(messages) = &self.messages {
-                        let push = frame::elements(&bytes[..length])?;
+                        let (push, _) = frame::value(&bytes[..length])?;
                         let other = Published::deliver(push, messages);
                         // In the newer protocol the reply to a subscription is a push as well.
                         self.replies.extend(other.filter(is_confirmation));

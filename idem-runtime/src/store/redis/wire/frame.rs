@@ -37,11 +37,6 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
     })
 }
 
-/// The elements of a complete push, or of an array.
-pub(super) fn elements(bytes: &[u8]) -> RedisResult<Value> {
-    value(bytes).map(|(value, _)| value)
-}
-
 /// The length of the text that the first frame is, and that of the frame; `None`: it is none, or its length is not known.
 pub(super) fn text(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
     if !bytes.starts_with(b"$") {
@@ -94,8 +89,8 @@ fn end_of_child(bytes: &[u8], at: usize, depth: u32) -> RedisResult<Option<usize
     Ok(end(&bytes[at..], depth + 1)?.map(|end| at + end))
 }
 
-/// The value at the begin of complete frames, and its length in bytes.
-fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
+/// The value at the begin of complete frames, and its length in bytes. A push is an array.
+pub(super) fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
     let (line, begin) = line(bytes)?.ok_or_else(no_frame)?;
     let plain = match bytes[0] {
         b'$' => match count(line)? {

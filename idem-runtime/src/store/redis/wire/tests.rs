@@ -403,11 +403,10 @@ impl AsyncWrite for Keeping {
 async fn bytes_that_the_writer_keeps_are_flushed() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
     let (read, half) = tokio::io::split(here);
-    let (kept, is_asked) = (Vec::new(), false);
     let writer = Keeping {
         half,
-        kept,
-        is_asked,
+        kept: Vec::new(),
+        is_asked: false,
     };
     let wire = Wire::new(read, writer, within(LONG), None);
     let sent = ["one", "two", "three"].map(|word| begin(&wire, word));

@@ -1,0 +1,159 @@
+//! Estimate of the server's clock.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Age up to which a reading is extrapolated: in that time two clocks drift apart by a millisecond at most.
+const FRESH: Duration = Duration::from_secs(10);
+/// Time limit of a reply that carries the time, which may be as old as that.
+///
+/// A local cache relies on less than a second.
+const PROMPT: Duration = Duration::from_millis(500);
+/// Largest difference between the progress of the calendar and of the monotonic clock.
+///
+/// It is larger after the machine was suspended, or its calendar was set.
+const STEADY: Duration = Duration::from_millis(50);
+
+/// The time of the server at the other end of a connection.
+///
+/// The fence of a claim without a script is this time. It is behind the server's clock by the duration of a reply,
+/// half a second at most, and grows with every read.
+#[derive(Default)]
+pub(super) struct ServerTime(Mutex<ClockEstimate>);
+
+#[derive(Default)]
+struct ClockEstimate {
+    reading: Option<ClockReading>,
+    /// The last time that was returned.
+    last: u64,
+}
+
+/// The server's time from a reply, in microseconds, and when the reply arrived.
+#[derive(Clone, Copy)]
+struct ClockReading {
+    micros: u64,
+    at: Moment,
+}
+
+/// A moment by both clocks of this machine.
+#[derive(Clone, Copy)]
+struct Moment {
+    monotonic: Instant,
+    calendar: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            monotonic: Instant::now(),
+            calendar: SystemTime::now(),
+        }
+    }
+
+    /// Time since `earlier`; `None` if the clocks disagree about it.
+    fn since(self, earlier: Self) -> Option<Duration> {
+        let passed = self.monotonic.duration_since(earlier.monotonic);
+        let on_calendar = self.calendar.duration_since(earlier.calendar).ok()?;
+        (passed.abs_diff(on_calendar) < STEADY).then_some(passed)
+    }
+}
+
+impl ClockEstimate {
+    fn at(&self, now: Moment) -> Option<u64> {
+        let reading = self.reading?;
+        let passed = now.since(reading.at).filter(|passed| *passed < FRESH)?;
+        Some(reading.micros + u64::try_from(passed.as_micros()).ok()?)
+    }
+
+    fn advance(&mut self, now: Moment) -> Option<u64> {
+        let micros = self.at(now)?.max(self.last + 1);
+        self.last = micros;
+        Some(micros)
+    }
+
+    fn record(&mut self, micros: u64, now: Moment) {
+        self.last = self.last.max(micros);
+        // The fastest reply is closest to the truth.
+        if self.at(now).is_none_or(|known| known < micros) {
+            self.reading = Some(ClockReading { micros, at: now });
+        }
+    }
+}
+
+impl ServerTime {
+    /// The server's time in microseconds, later than ever before. `None`: it is unknown.
+    pub(super) fn now(&self) -> Option<u64> {
+        self.lock().advance(Moment::now())
+    }
+
+    /// Records the server's time from a reply that has just arrived, and `took` so long.
+    pub(super) fn record(&self, micros: u64, took: Duration) {
+        if took < PROMPT {
+            self.lock().record(micros, Moment::now());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ClockEstimate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(moment: Moment, passed: Duration) -> Moment {
+        Moment {
+            monotonic: moment.monotonic + passed,
+            calendar: moment.calendar + passed,
+        }
+    }
+
+    #[test]
+    fn the_estimate_extrapolates_a_reading_and_always_grows() {
+        let (mut estimate, start) = (ClockEstimate::default(), Moment::now());
+        assert_eq!(estimate.advance(start), None);
+        estimate.record(1_000, start);
+        assert_eq!(estimate.advance(start), Some(1_001));
+        assert_eq!(estimate.advance(start), Some(1_002));
+        let later = after(start, Duration::from_millis(7));
+        assert_eq!(estimate.advance(later), Some(8_000));
+    }
+
+    #[test]
+    fn a_slow_reply_does_not_set_the_estimate_back() {
+        let (mut estimate, start) = (ClockEstimate::default(), Moment::now());
+        estimate.record(1_000_000, start);
+        let later = after(start, Duration::from_millis(10));
+        estimate.record(1_002_000, later);
+        assert_eq!(estimate.at(later), Some(1_010_000));
+        estimate.record(1_011_000, later);
+        assert_eq!(estimate.at(later), Some(1_011_000));
+        assert_eq!(estimate.advance(later), Some(1_011_001));
+    }
+
+    #[test]
+    fn an_old_reading_or_one_before_a_suspension_is_discarded() {
+        let (mut estimate, start) = (ClockEstimate::default(), Moment::now());
+        estimate.record(1_000, start);
+        assert_eq!(estimate.at(after(start, FRESH)), None);
+        let slept = Moment {
+            monotonic: start.monotonic + Duration::from_secs(1),
+            calendar: start.calendar + Duration::from_secs(60 * 60),
+        };
+        assert_eq!(estimate.at(slept), None);
+        let set_back = Moment {
+            monotonic: start.monotonic + Duration::from_secs(1),
+            calendar: start.calendar - Duration::from_secs(60),
+        };
+        assert_eq!(estimate.at(set_back), None);
+        // Then the server's time counts, although it is behind the estimate.
+        estimate.record(900, slept);
+        assert_eq!(estimate.at(slept), Some(900));
+        assert_eq!(
+            estimate.advance(slept),
+            Some(1_001),
+            "later than ever before"
+        );
+    }
+}
