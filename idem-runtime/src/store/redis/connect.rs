@@ -37,14 +37,14 @@ pub(crate) async fn connect(
 ) -> Result<RedisResult<Wire>, StoreError> {
     let connect = |client: Client| async move {
         let until = Instant::now() + limits.connect;
-        let attempt = Attempt {
+        let connecting = Connecting {
             endpoint,
             info: client.get_connection_info(),
             until,
             limits,
             messages,
         };
-        timeout_at(until, attempt.connect())
+        timeout_at(until, connecting.connect())
             .await
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
     };
@@ -52,7 +52,7 @@ pub(crate) async fn connect(
 }
 
 /// An attempt to connect.
-struct Attempt<'a> {
+struct Connecting<'a> {
     #[cfg_attr(
         not(feature = "redis-tls"),
         expect(dead_code, reason = "only TLS needs it")
@@ -64,7 +64,7 @@ struct Attempt<'a> {
     messages: Option<&'a UnboundedSender<Published>>,
 }
 
-impl Attempt<'_> {
+impl Connecting<'_> {
     async fn connect(&self) -> RedisResult<Wire> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => {

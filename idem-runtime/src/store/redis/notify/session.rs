@@ -176,6 +176,7 @@ impl<'a> Session<'a> {
         self.subscriptions.lock().channels.next_command(watched)
     }
 
+    /// Sends a request; its reply is an event.
     fn send(&mut self, request: SessionRequest) -> Result<(), SessionEnd> {
         let sent = match &request {
             SessionRequest::Command(command) => self.connection.begin(&self.words(command)),
