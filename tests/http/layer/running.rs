@@ -318,9 +318,9 @@ impl Limited {
     ) {
         let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
         let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
-        let (begin, through) = (Arc::clone(&begun), Arc::clone(&go_on));
+        let (starts, through) = (Arc::clone(&begun), Arc::clone(&go_on));
         let handler = post(move |order: Bytes| async move {
-            begin.add_permits(1);
+            starts.add_permits(1);
             through.acquire().await.unwrap().forget();
             order
         });

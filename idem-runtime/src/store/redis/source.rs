@@ -274,10 +274,9 @@ impl SourceOptions {
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
         #[cfg(feature = "redis-tls")]
-        let tls = match super::tls::is_asked_for(info.addr(), &self.tls)? {
-            true => Some(self.tls_config()?),
-            false => None,
-        };
+        let is_tls = super::tls::is_asked_for(info.addr(), &self.tls)?;
+        #[cfg(feature = "redis-tls")]
+        let tls = is_tls.then(|| self.tls_config()).transpose()?;
         // Another crate may have the client library read such a URL.
         #[cfg(not(feature = "redis-tls"))]
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
