@@ -8,9 +8,7 @@ use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::Engine;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{
-    Backend, MySqlStore, PostgresStore, SqlSource, SqlStore, SqliteStore,
-};
+use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStore, SqliteStore};
 use idem_runtime::store::{Store, StoreError};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -85,7 +83,7 @@ impl Database {
         runtime.block_on(async {
             match self {
                 Self::Sqlite(dir, synchronous) => {
-                    let source = SqlSource::options(sqlite(dir, *synchronous));
+                    let source = sqlite(dir, *synchronous);
                     migrated(SqliteStore::connect(source).await).await
                 }
                 Self::Postgres(server) => {

@@ -8,7 +8,7 @@ use super::description::Call;
 use super::within::{InTx, begin_in_tx};
 use crate::call::context::Context;
 use crate::outcome::{Outcome, Output};
-use crate::store::sql::{SqlConnection, SqlTransaction};
+use crate::store::sql::{SqlSession, SqlTransaction};
 
 /// A call claimed and completed in the caller's transaction. Made by [`CallBuilder::in_tx`](crate::CallBuilder::in_tx).
 ///
@@ -145,10 +145,10 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     }
 }
 
-/// A transaction of any type, with access to its connection.
+/// A transaction of any type, with access to its session.
 pub struct BorrowedTx<'t, T: ?Sized> {
     tx: &'t mut T,
-    connection: fn(&mut T) -> SqlConnection<'_>,
+    session: fn(&mut T) -> &mut (dyn SqlSession + '_),
     give_up: fn(&mut T),
     most: fn(&T) -> usize,
 }
@@ -158,7 +158,7 @@ pub struct BorrowedTx<'t, T: ?Sized> {
 pub fn borrow_tx<T: SqlTransaction + ?Sized>(tx: &mut T) -> BorrowedTx<'_, T> {
     BorrowedTx {
         tx,
-        connection: T::connection,
+        session: T::session,
         give_up: T::give_up,
         most: T::most,
     }
@@ -172,8 +172,8 @@ impl<T: ?Sized> BorrowedTx<'_, T> {
 }
 
 impl<T: ?Sized + Send> SqlTransaction for BorrowedTx<'_, T> {
-    fn connection(&mut self) -> SqlConnection<'_> {
-        (self.connection)(self.tx)
+    fn session(&mut self) -> &mut (dyn SqlSession + '_) {
+        (self.session)(self.tx)
     }
 
     fn give_up(&mut self) {

@@ -346,7 +346,7 @@ async fn begin<T: SqlTransaction + ?Sized>(step: Step, tx: &mut T) -> Result<Beg
         let record = steps.lease.key.clone();
         let append = async |claim: Header, journal: Journal| {
             let store = transactional_store(&engine, &record)?;
-            let appended = store.append_within(tx.connection(), &record, &claim, &journal);
+            let appended = store.append_within(tx.session(), &record, &claim, &journal);
             appended.await.map_err(|error| failure(&record, error))
         };
         steps.begin_alone(&identity, append).await?;

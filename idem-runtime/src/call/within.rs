@@ -36,7 +36,7 @@ use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, JournalKind, Owner, State};
-use crate::store::sql::{SqlTransaction, TransactionalStore, TxError};
+use crate::store::sql::{SqlError, SqlTransaction, TransactionalStore, TxError};
 use crate::store::{ReadReply, StoreError};
 
 /// The result of a claim in a transaction.
@@ -80,9 +80,9 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
     async fn check(&mut self, key: &RecordKey) -> Result<(), Error> {
         let most = self.tx.most();
         self.begins = true;
-        let in_step = self.tx.connection().in_step(most).await;
+        let in_step = self.tx.session().in_step(most).await;
         self.begins = false;
-        if in_step {
+        if matches!(in_step, Ok(true)) {
             return Ok(());
         }
         self.close().await;
@@ -97,7 +97,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
     /// Refuses the answer of a body that has left a transaction of sqlx open, because the commit that follows would
     /// only release a savepoint.
     fn is_even(&mut self, key: &RecordKey) -> Result<(), Error> {
-        if self.tx.connection().depth() == self.depth {
+        if self.tx.session().depth() == self.depth {
             return Ok(());
         }
         let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
@@ -108,7 +108,8 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
     /// Closes a connection whose transaction does not exist.
     async fn close(&mut self) {
         self.tx.give_up();
-        self.tx.connection().close().await;
+        // A connection that cannot be closed fails at its next use anyway.
+        let _ = self.tx.session().close().await;
     }
 
     /// Cleans up after an error that may have ended the transaction.
@@ -119,9 +120,9 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         }
         let moment = core.clock.now() + REPLY;
         let most = self.tx.most();
-        let in_step = self.tx.connection().in_step(most);
+        let in_step = self.tx.session().in_step(most);
         let in_step = deadline(&*core.clock, moment, pin!(in_step)).await;
-        if matches!(in_step, Ok(false)) {
+        if matches!(in_step, Ok(Ok(false) | Err(_))) {
             self.close().await;
         }
     }
@@ -133,10 +134,10 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
             let moment = core.clock.now() + REPLY;
             let rolled_back = async {
                 // Savepoints of sqlx that the body has left open are counted as well.
-                while self.tx.connection().depth() > 0 {
-                    self.tx.connection().rollback().await?;
+                while self.tx.session().depth() > 0 {
+                    self.tx.session().rollback().await?;
                 }
-                Ok::<_, sqlx::Error>(())
+                Ok::<_, SqlError>(())
             };
             let done = deadline(&*core.clock, moment, pin!(rolled_back)).await;
             self.own = !matches!(done, Ok(Ok(())));
@@ -152,7 +153,7 @@ impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
             self.tx.give_up();
         }
         if self.own {
-            self.tx.connection().start_rollback();
+            self.tx.session().start_rollback();
         }
     }
 }
@@ -291,14 +292,14 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
         begins: false,
     };
     part.check(&name.key).await?;
-    if part.tx.connection().depth() == 0 {
+    if part.tx.session().depth() == 0 {
         part.begins = true;
-        let begun = part.tx.connection().begin().await;
+        let begun = part.tx.session().begin().await;
         part.begins = false;
         begun.map_err(|error| unreachable_database(&name.key, error))?;
         part.own = true;
     }
-    part.depth = part.tx.connection().depth();
+    part.depth = part.tx.session().depth();
     let running = || Unleased::new(core, name.clone(), policy.max_run());
     if !protected {
         return Ok(TxAdmission::Claim(None, part, running()));
@@ -408,8 +409,8 @@ async fn claim<T: SqlTransaction + ?Sized>(
     let mut queued = None;
     let reply = loop {
         let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
-        let conn = part.tx.connection();
-        let claim = store.claim_within(conn, key, &claim_request, policy.wait());
+        let session = part.tx.session();
+        let claim = store.claim_within(session, key, &claim_request, policy.wait());
         let reply = match deadline(clock, moment, pin!(claim)).await {
             Ok(Err(TxError::Busy)) => {
                 let queued = queued
@@ -429,7 +430,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
     match reply {
         // There was no record; the claim inserted a row that no other transaction has seen.
         ClaimReply::Granted { .. } if expired => {
-            let undone = store.undo_within(part.tx.connection(), key);
+            let undone = store.undo_within(part.tx.session(), key);
             ending::before_deadline(engine, key, undone).await?;
             Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
         }
@@ -440,7 +441,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
         // The body has no steps, and would run them again.
         ClaimReply::Granted { journal, .. } if journal.kind() == JournalKind::Steps => {
-            let undone = store.undo_within(part.tx.connection(), key);
+            let undone = store.undo_within(part.tx.session(), key);
             ending::before_deadline(engine, key, undone).await?;
             let error = Error::new(ErrorKind::InvalidStep, key.operation().clone());
             Err(error.detail(
@@ -477,17 +478,10 @@ pub(crate) fn transactional_store<'e>(
     Ok(sql.0)
 }
 
-fn unreachable_database(key: &RecordKey, error: sqlx::Error) -> Error {
+fn unreachable_database(key: &RecordKey, error: SqlError) -> Error {
     let message = "the transaction could not be begun";
     let store = StoreError::new(crate::store::StoreErrorKind::Unavailable, message);
-    unavailable(
-        key.operation(),
-        match error {
-            // The message of a server may quote a value.
-            sqlx::Error::Database(_) => store,
-            error => store.because(error),
-        },
-    )
+    unavailable(key.operation(), store.because(error))
 }
 
 pub(super) fn failure(key: &RecordKey, failed: TxError) -> Error {

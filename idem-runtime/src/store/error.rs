@@ -145,6 +145,13 @@ impl StoreError {
         self
     }
 
+    /// The same of an error that is boxed already.
+    #[cfg(feature = "_sql")]
+    pub(crate) fn because_of(mut self, source: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        self.source = Some(Arc::from(source));
+        self
+    }
+
     /// Adds the place of the error in front of the message, unless the message has it.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {

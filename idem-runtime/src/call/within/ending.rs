@@ -103,7 +103,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             return Ok(());
         }
         let store = transactional_store(&self.engine, key)?;
-        let undone = store.undo_within(self.part.tx.connection(), key);
+        let undone = store.undo_within(self.part.tx.session(), key);
         let undone = before_deadline(&self.engine, key, undone).await;
         match (&undone, &mut self.claimed) {
             (Ok(()), Some(claimed)) => claimed.undone(),
@@ -196,8 +196,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         record[..HEADER].copy_from_slice(&header.encode());
         let record = Bytes::from(record);
         let store = transactional_store(&self.engine, &self.running.name.key)?;
-        let conn = self.part.tx.connection();
-        let stored = store.complete_within(conn, &self.running.name.key, &record, undo);
+        let session = self.part.tx.session();
+        let stored = store.complete_within(session, &self.running.name.key, &record, undo);
         let stored = before_deadline(&self.engine, &self.running.name.key, stored).await;
         let stored = stored.and_then(|()| self.part.is_even(&self.running.name.key));
         if stored.is_err() {
@@ -218,7 +218,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             return Ok(());
         }
         let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
-        let committing = self.part.tx.connection().commit();
+        let committing = self.part.tx.session().commit();
         let committed = deadline(&*core.clock, moment, pin!(committing)).await;
         let operation = self.running.name.key.operation();
         match committed {
@@ -227,9 +227,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                 Ok(())
             }
             // The server has refused the commit.
-            Ok(Err(sqlx::Error::Database(error)))
-                if !self.part.tx.connection().is_silence(&*error) =>
-            {
+            Ok(Err(error)) if !error.is_silence() => {
                 self.part.roll_back(core).await;
                 let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
                 Err(error.detail("the server refused to commit it"))

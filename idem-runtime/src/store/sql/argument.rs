@@ -1,84 +1,110 @@
 //! The arguments of a statement.
 
-#![allow(unnameable_types, reason = "part of a sealed trait")]
+use std::fmt;
 
-use std::sync::Arc;
-
-/// A value in a statement.
-#[derive(Clone, Copy, Debug)]
-pub enum Argument<'a> {
+/// An argument of a statement.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum SqlArgument<'a> {
+    /// NULL, for a column of bytes.
+    Null,
+    /// Bytes: `bytea`, or a blob.
     Bytes(&'a [u8]),
-    /// No answer and no journal.
-    Null,
+    /// A 64-bit number.
     Int(i64),
+    /// A text.
     Text(&'a str),
-    /// Those of at least one call, and the only argument.
-    Calls(&'a [Vec<Self>]),
+    /// An array with an element for each of several calls. Of the store's own connections to PostgreSQL only.
+    Array(SqlArray<'a>),
 }
 
-/// An [`Argument`] that outlives its caller.
-#[derive(Debug)]
-pub(crate) enum OwnedArgument {
-    Bytes(Vec<u8>),
-    Int(i64),
-    // SQLite's driver shares it, without a copy.
-    Text(Arc<str>),
-    Null,
-}
-
-impl From<&Argument<'_>> for OwnedArgument {
-    fn from(argument: &Argument<'_>) -> Self {
-        match *argument {
-            Argument::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
-            // A statement for several calls is never queued.
-            Argument::Null | Argument::Calls(_) => Self::Null,
-            Argument::Int(number) => Self::Int(number),
-            Argument::Text(text) => Self::Text(text.into()),
-        }
+// The values may be confidential.
+impl fmt::Debug for SqlArgument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Null => "Null",
+            Self::Bytes(_) => "Bytes(..)",
+            Self::Int(_) => "Int(..)",
+            Self::Text(_) => "Text(..)",
+            Self::Array(_) => "Array(..)",
+        })
     }
 }
 
-impl OwnedArgument {
-    pub(crate) fn borrow(&self) -> Argument<'_> {
-        match self {
-            Self::Bytes(bytes) => Argument::Bytes(bytes),
-            Self::Int(number) => Argument::Int(*number),
-            Self::Text(text) => Argument::Text(text),
-            Self::Null => Argument::Null,
-        }
-    }
-}
-
-impl<'a> Argument<'a> {
-    #[cfg(feature = "postgres")]
-    pub(crate) fn int(self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(number),
-            _ => None,
-        }
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn text(self) -> Option<&'a str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
+impl SqlArgument<'_> {
     /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Text(text) => text.len(),
             _ => size_of::<i64>(),
+        }
+    }
+}
+
+/// One argument of each of several calls. All have the same type, or are NULL.
+#[derive(Clone, Copy)]
+pub struct SqlArray<'a> {
+    calls: &'a [Vec<SqlArgument<'a>>],
+    at: usize,
+}
+
+debug_fields!(SqlArray<'_> { at });
+
+impl<'a> SqlArray<'a> {
+    /// The elements, none of which is an array.
+    #[must_use]
+    pub fn elements(&self) -> impl ExactSizeIterator<Item = SqlArgument<'a>> + use<'a> {
+        let at = self.at;
+        self.calls.iter().map(move |call| call[at])
+    }
+}
+
+/// The arguments of a statement for one call, or for several.
+#[derive(Clone, Copy)]
+pub(crate) enum Arguments<'a> {
+    One(&'a [SqlArgument<'a>]),
+    Several(&'a [Vec<SqlArgument<'a>>]),
+}
+
+impl<'a> Arguments<'a> {
+    /// The arguments of several calls as arrays.
+    pub(super) fn arrays(calls: &'a [Vec<SqlArgument<'a>>]) -> Vec<SqlArgument<'a>> {
+        let arguments = calls.first().map_or(0, Vec::len);
+        (0..arguments)
+            .map(|at| SqlArgument::Array(SqlArray { calls, at }))
+            .collect()
+    }
+}
+
+/// A [`SqlArgument`] that outlives its caller.
+#[derive(Debug)]
+pub(crate) enum OwnedArgument {
+    Bytes(Vec<u8>),
+    Int(i64),
+    Text(Box<str>),
+    Null,
+}
+
+impl From<&SqlArgument<'_>> for OwnedArgument {
+    fn from(argument: &SqlArgument<'_>) -> Self {
+        match *argument {
+            SqlArgument::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            SqlArgument::Int(number) => Self::Int(number),
+            SqlArgument::Text(text) => Self::Text(text.into()),
+            // A statement for several calls is never queued.
+            SqlArgument::Null | SqlArgument::Array(_) => Self::Null,
+        }
+    }
+}
+
+impl OwnedArgument {
+    pub(crate) fn borrow(&self) -> SqlArgument<'_> {
+        match self {
+            Self::Bytes(bytes) => SqlArgument::Bytes(bytes),
+            Self::Int(number) => SqlArgument::Int(*number),
+            Self::Text(text) => SqlArgument::Text(text),
+            Self::Null => SqlArgument::Null,
         }
     }
 }

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::argument::Arguments;
 use super::pool::{ConnectionPool, PermittedConnection};
 use super::queue::{BatchMember, Turn};
 use super::statement::StatementReply;
 
-impl<B: SqlDriver> ConnectionPool<B> {
+impl ConnectionPool {
     /// Sends a batch, in the order of its primary keys.
     ///
     /// All batches lock their rows in this order. After an error no call of it has a reply, and each is sent alone,
     /// because the error may be about the row of another.
     pub(super) async fn send_batch(
         self: Arc<Self>,
-        connection: PermittedConnection<B>,
+        connection: PermittedConnection,
         mut batch: Vec<BatchMember>,
     ) {
         batch.sort_unstable_by(|one, other| one.call.primary_key().cmp(other.call.primary_key()));
@@ -25,8 +24,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 statement.only_reads() && one.call.primary_key() == other.call.primary_key()
             });
             let calls: Vec<_> = records.map(|same| same[0].call.arguments()).collect();
-            let arguments = [Argument::Calls(&calls)];
-            self.send_on(connection, "a batch", statement.of(calls.len()), &arguments)
+            let arguments = Arguments::Several(&calls);
+            self.send_on(connection, "a batch", statement.of(calls.len()), arguments)
                 .await
         };
         if let Ok(reply) = sent {

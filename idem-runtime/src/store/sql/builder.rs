@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::backend::Backend;
-use super::failure::unfit;
+use super::failure::store_error;
 use super::hit_rate::HitRate;
 use super::login::Login;
 use super::pool::ConnectionPool;
@@ -136,18 +136,19 @@ impl<B: Backend> SqlStoreBuilder<B> {
                            `_` that begins with a letter (with a schema in front: `app.idem_records`)";
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
-        let options = B::store_options(self.source.into_options()?);
+        let client = self.source.into_client()?;
         #[cfg(feature = "sqlite")]
-        let group_commit =
-            B::group_commit(&options).map(|options| Arc::new(GroupCommit::new(options)));
-        let transport = B::transport(&options);
-        let login = Login::<B>::new(options, self.credentials, self.response_timeout);
+        let group_commit = client.writer();
+        #[cfg(feature = "sqlite")]
+        let group_commit = group_commit.map(|client| Arc::new(GroupCommit::new(client)));
+        let transport = client.warning();
+        let login = Login::new(client, self.credentials, self.response_timeout);
         let login = Arc::new(login);
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
         let pool = |most: (usize, usize)| {
-            let pool = ConnectionPool::<B>::new(
-                Arc::clone(&login),
+            let pool = ConnectionPool::new(
+                (B::DIALECT, Arc::clone(&login)),
                 most,
                 self.response_timeout,
                 Arc::clone(&clock),
@@ -158,9 +159,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
         };
         let store_pool = pool((self.connections, self.connections.div_ceil(8)));
         let mut conn = store_pool.open(WHAT).await?;
-        let probed = timeout(self.response_timeout, B::probe(&mut conn, &self.table)).await;
+        let probed = timeout(self.response_timeout, B::probe(&mut *conn, &self.table)).await;
         let probed = probed.map_err(|_| store_pool.silence(WHAT))?;
-        let probed = probed.map_err(|error| unfit::<B>(WHAT, error))?;
+        let probed = probed.map_err(|error| store_error(B::DIALECT, WHAT, error))?;
         store_pool.keep(conn);
         // A configured schema stays.
         let schema = probed.schema.filter(|_| !self.table.contains('.'));
@@ -172,7 +173,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
             // Half of a statement, where bytes take two digits.
             statements.add_batches(B::DIALECT, &table, BATCH_BYTES.min(longest / 4));
         }
-        Ok(SqlStore(Arc::new(SqlStoreState {
+        Ok(SqlStore::of(SqlStoreState {
+            dialect: B::DIALECT,
             pool: store_pool,
             engine_pool: pool((2, 0)),
             listing_pool: pool((1, 0)),
@@ -188,7 +190,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             warnings: probed.warnings.into_iter().chain(transport).collect(),
             reads_bytes: self.max_record_bytes,
             max_record_bytes: self.max_record_bytes.min(longest.saturating_sub(BESIDE)),
-        })))
+        }))
     }
 }
 
@@ -244,15 +246,13 @@ fn is_name(table: &str) -> bool {
 
 #[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests {
-    use std::str::FromStr as _;
-
-    use crate::store::sql::backend::{Options, SqlDriver};
+    use crate::store::sql::backend::Database;
     use crate::store::sql::mysql::MySql;
     use crate::store::sql::postgres::Postgres;
 
-    fn warns<B: SqlDriver>(url: &str) -> bool {
-        let options = Options::<B>::from_str(url).expect("a URL");
-        let warning = B::transport(&options).unwrap_or_default();
+    fn warns<B: Database>(url: &str) -> bool {
+        let client = B::client(url).expect("a URL");
+        let warning = client.warning().unwrap_or_default();
         let is_discreet = !warning.contains("secret") && !warning.contains("db.example");
         assert!(is_discreet, "{warning}");
         !warning.is_empty()

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::backend::SqlDriver;
 use super::columns::{HeaderColumns, displayed_operation};
 use super::compare_and_write::{RecordAccess, RecordWrite, TRIES, overtaken};
-use super::error_kind::SqlErrorKind;
+use super::error::SqlErrorKind;
 use super::queue::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
@@ -35,7 +34,7 @@ enum FirstClaim {
     Exists(Option<Row>),
 }
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     pub(super) async fn claim(
         &self,
         key: &RecordKey,
@@ -69,7 +68,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let mut found = None;
             // A claim that needs a record must not create one.
             if begins {
-                let reads = self.hit_rate.at_least(B::DIALECT.reads_first);
+                let reads = self.hit_rate.at_least(self.dialect.reads_first);
                 if reads {
                     found = self.read_row(&access).await?;
                 }
@@ -114,7 +113,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Inserts the record of a first claim, if there is none. `reads`: a read has just found none.
     async fn insert_first(
         &self,
-        access: &RecordAccess<'_, B>,
+        access: &RecordAccess<'_>,
         request: &ClaimRequest,
         reads: bool,
     ) -> Result<FirstClaim, StoreError> {
@@ -127,7 +126,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         );
         let mut outcome = None;
         // There a statement that changes nothing waits for other writers as well.
-        if B::DIALECT.has_one_writer && !reads {
+        if self.dialect.has_one_writer && !reads {
             outcome = timeout(HELD_UP, sent.as_mut()).await.ok();
             if outcome.is_none() {
                 let mut read = Box::pin(self.read_row(access));

@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use super::backend::SqlDriver;
-use super::error_kind::SqlErrorKind;
-use super::failure::error_kind;
+use super::error::SqlError;
 use crate::record::Owner;
 
 /// How often a statement that collided with another transaction is sent again.
 pub(super) const COLLISIONS: u32 = 20;
 
 /// Whether it collided with another transaction, and may still be sent again.
-pub(crate) fn collided<B: SqlDriver>(error: &sqlx::Error, collisions: u32) -> bool {
-    collisions <= COLLISIONS && error_kind::<B>(error) == Some(SqlErrorKind::Collision)
+pub(crate) fn collided(error: &SqlError, collisions: u32) -> bool {
+    collisions <= COLLISIONS && error.is_collision()
 }
 
 /// Randomized back-off after a collision, longer each time.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::argument::Argument;
+use super::argument::SqlArgument;
 use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, State};
 
@@ -60,10 +60,14 @@ impl HeaderColumns {
     }
 
     /// The arguments of a first claim, except its fence, which is the time.
-    pub(crate) fn claim<'a>(&'a self, primary_key: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
+    pub(crate) fn claim<'a>(
+        &'a self,
+        primary_key: &'a [u8],
+        shown: &'a str,
+    ) -> [SqlArgument<'a>; 10] {
         let [layout, state, owner, _, attempts, detail, retain, print] = self.all();
-        let (key, shown) = (Argument::Bytes(primary_key), Argument::Text(shown));
-        let life = Argument::Int(life_us(self.retain));
+        let (key, shown) = (SqlArgument::Bytes(primary_key), SqlArgument::Text(shown));
+        let life = SqlArgument::Int(life_us(self.retain));
         [
             key, shown, layout, state, owner, attempts, detail, retain, print, life,
         ]
@@ -72,29 +76,29 @@ impl HeaderColumns {
     /// Layout, state, owner, fence, attempts, detail, `retain_ms`, and fingerprint.
     ///
     /// The last one has the types of the answers too, which are kept, compared and removed with it.
-    pub(crate) fn all(&self) -> [Argument<'_>; 8] {
+    pub(crate) fn all(&self) -> [SqlArgument<'_>; 8] {
         let number = |number, byte: &u8| number << 8 | i64::from(*byte);
-        let int = |at: Range<usize>| Argument::Int(self.bytes[at].iter().fold(0, number));
+        let int = |at: Range<usize>| SqlArgument::Int(self.bytes[at].iter().fold(0, number));
         [
             int(0..1),
             // The state of a header is a letter.
-            Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default()),
-            Argument::Bytes(&self.bytes[2..18]),
+            SqlArgument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default()),
+            SqlArgument::Bytes(&self.bytes[2..18]),
             int(18..25),
             int(25..27),
             int(27..31),
             int(31..36),
-            Argument::Bytes(&self.bytes[36..]),
+            SqlArgument::Bytes(&self.bytes[36..]),
         ]
     }
 }
 
 /// The answer or the journal, for records that have one.
-pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
+pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> SqlArgument<'a> {
     let done = matches!(header.state, State::Done { .. });
     if done || !header.journal.is_none() {
-        Argument::Bytes(body)
+        SqlArgument::Bytes(body)
     } else {
-        Argument::Null
+        SqlArgument::Null
     }
 }

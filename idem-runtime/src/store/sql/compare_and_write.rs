@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::argument::SqlArgument;
 use super::columns::{HeaderColumns, displayed_operation, life_us, stored_body};
-use super::error_kind::SqlErrorKind;
+use super::error::SqlErrorKind;
 use super::pool::ConnectionPool;
 use super::primary_key::{PrimaryKey, primary_key};
 use super::queue::Priority;
@@ -59,8 +58,8 @@ impl RecordWrite {
 }
 
 /// An operation on a record: its pool, its purpose and the record.
-pub(super) struct RecordAccess<'a, B: SqlDriver> {
-    pub(super) pool: &'a Arc<ConnectionPool<B>>,
+pub(super) struct RecordAccess<'a> {
+    pub(super) pool: &'a Arc<ConnectionPool>,
     /// Its name, for errors.
     pub(super) what: &'static str,
     priority: Priority<'a>,
@@ -68,9 +67,9 @@ pub(super) struct RecordAccess<'a, B: SqlDriver> {
     pub(super) primary_key: PrimaryKey,
 }
 
-impl<'a, B: SqlDriver> RecordAccess<'a, B> {
+impl<'a> RecordAccess<'a> {
     pub(super) fn new(
-        pool: &'a Arc<ConnectionPool<B>>,
+        pool: &'a Arc<ConnectionPool>,
         (what, priority): (&'static str, Priority<'a>),
         key: &'a RecordKey,
     ) -> Self {
@@ -95,7 +94,7 @@ impl<'a, B: SqlDriver> RecordAccess<'a, B> {
     pub(super) async fn changes(
         &self,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> Result<bool, StoreError> {
         let sent = self.pool.run(self.purpose(), statement, arguments);
         Ok(sent.await?.affected > 0)
@@ -105,19 +104,19 @@ impl<'a, B: SqlDriver> RecordAccess<'a, B> {
 /// A decision on the record that was read.
 pub(super) type Decision<T> = (T, Option<RecordWrite>);
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     /// Ensures that a done record is in the server's log.
     ///
     /// Called before it is replayed, because otherwise a server that loses it would have shown an answer that never
     /// existed.
     pub(super) async fn ensure_logged(
         &self,
-        access: &RecordAccess<'_, B>,
+        access: &RecordAccess<'_>,
         record: &Record,
         left: Duration,
     ) -> Result<(), StoreError> {
         let done = matches!(record.header.state, State::Done { .. });
-        if B::DIALECT.shows_early && done && record.header.age(left) < YOUNG {
+        if self.dialect.shows_early && done && record.header.age(left) < YOUNG {
             // A later commit reaches the log later.
             return match self.touch(access).await {
                 // A read-only server has the answer from the log of another.
@@ -129,8 +128,8 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 
     /// Writes to the record without consequence. Fails on a read-only server, also if it does not exist.
-    pub(super) async fn touch(&self, access: &RecordAccess<'_, B>) -> StatementOutcome {
-        let here = [Argument::Bytes(&access.primary_key)];
+    pub(super) async fn touch(&self, access: &RecordAccess<'_>) -> StatementOutcome {
+        let here = [SqlArgument::Bytes(&access.primary_key)];
         let statement = &self.statements.touch;
         (access.pool).send(access.purpose(), statement, &here).await
     }
@@ -138,9 +137,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Reads the row of the record.
     pub(super) async fn read_row(
         &self,
-        access: &RecordAccess<'_, B>,
+        access: &RecordAccess<'_>,
     ) -> Result<Option<Row>, StoreError> {
-        let here = [Argument::Bytes(&access.primary_key)];
+        let here = [SqlArgument::Bytes(&access.primary_key)];
         let statement = &self.statements.read;
         let read = access.pool.run(access.purpose(), statement, &here);
         Ok(read.await?.row)
@@ -151,7 +150,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Begins again if the record has changed since it was read.
     pub(super) async fn compare_and_write<T>(
         &self,
-        access: &RecordAccess<'_, B>,
+        access: &RecordAccess<'_>,
         mut found: Option<Row>,
         decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
         unreadable: impl Fn(Unreadable) -> T,
@@ -188,16 +187,16 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Replaces this row, or inserts one. Whether the record was as expected.
     async fn write(
         &self,
-        access: &RecordAccess<'_, B>,
+        access: &RecordAccess<'_>,
         row: Option<&Row>,
         write: &RecordWrite,
     ) -> Result<bool, StoreError> {
         let columns = HeaderColumns::new(&write.header);
         let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
-        let key = Argument::Bytes(&access.primary_key);
+        let key = SqlArgument::Bytes(&access.primary_key);
         let body = stored_body(&write.header, &write.body);
         if let Some(row) = row {
-            let life = Argument::Int(write.life.map_or(-1, life_us));
+            let life = SqlArgument::Int(write.life.map_or(-1, life_us));
             let [version, was_of, was] = row.last_write();
             let arguments = [
                 key, layout, state, owner, fence, attempts, detail, retain, print, body, life,
@@ -206,8 +205,8 @@ impl<B: SqlDriver> SqlStoreState<B> {
             return access.changes(&self.statements.replace, &arguments).await;
         }
         let shown = displayed_operation(access.key);
-        let life = Argument::Int(life_us(write.life.unwrap_or_default()));
-        let shown = Argument::Text(&shown);
+        let life = SqlArgument::Int(life_us(write.life.unwrap_or_default()));
+        let shown = SqlArgument::Text(&shown);
         let arguments = [
             key, shown, layout, state, owner, fence, attempts, detail, retain, print, body, life,
         ];

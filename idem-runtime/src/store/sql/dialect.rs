@@ -1,8 +1,8 @@
 //! The dialect of a database: its statements, its literals, and the traits that the store depends on.
 
-#![allow(unnameable_types, reason = "part of a sealed trait")]
-
 use std::time::Duration;
+
+use super::error::SqlErrorKind;
 
 /// A text before a part of a statement, and the text after it.
 pub(crate) type Around = (&'static str, &'static str);
@@ -36,14 +36,20 @@ impl StatementKind {
         if self == Self::Claim {
             return true;
         }
-        self == Self::Fetch
+        self == Self::Fetch || self.is_script()
+    }
+
+    pub(crate) fn is_script(self) -> bool {
+        #[cfg(feature = "mysql")]
+        if self == Self::Script {
+            return true;
+        }
+        false
     }
 }
 
-/// The dialect of a database.
-///
-/// Pure text. The placeholders of a statement are those of [`statement_texts`](super::statement_texts).
-#[derive(Debug)]
+/// The dialect of a database, for a [session](super::SqlSession).
+// Pure text. The placeholders of a statement are those of `statement_texts`.
 #[allow(clippy::struct_excessive_bools, reason = "each is a trait of its own")]
 pub struct Dialect {
     /// The name of the database, for messages.
@@ -115,4 +121,23 @@ pub struct Dialect {
     pub(crate) releases: bool,
     /// How long a statement may wait for a row, in the unit of the setting.
     pub(crate) lock_wait: fn(Duration) -> i64,
+    /// Reads the connection's own setting of it, if the client must restore it; empty otherwise.
+    pub(crate) own_lock_wait: &'static str,
+
+    /// Classifies an error of the server by its code and its text: see [`SqlError::server`](super::SqlError::server).
+    pub(crate) error_kind: fn(&str, &str) -> SqlErrorKind,
+}
+
+debug_fields!(Dialect { name });
+
+impl Dialect {
+    /// MySQL and MariaDB.
+    #[cfg(feature = "mysql")]
+    pub const MYSQL: &'static Self = &super::mysql::DIALECT;
+    /// PostgreSQL.
+    #[cfg(feature = "postgres")]
+    pub const POSTGRES: &'static Self = &super::postgres::DIALECT;
+    /// SQLite.
+    #[cfg(feature = "sqlite")]
+    pub const SQLITE: &'static Self = &super::sqlite::DIALECT;
 }

@@ -1,160 +1,138 @@
-//! Maps the errors of sqlx to those of a store.
+//! Maps the errors of a session to those of a store.
 
-use super::backend::SqlDriver;
-use super::error_kind::SqlErrorKind;
-use crate::env::credentials::ProviderError;
-use crate::store::{Reach, StoreError, StoreErrorKind};
+use std::error::Error;
+use std::io;
 
-/// Whether the connection is unusable.
-pub(crate) fn broken(error: &sqlx::Error) -> bool {
-    use sqlx::Error::{Io, Protocol, Tls, WorkerCrashed};
-    matches!(error, Io(_) | Protocol(_) | Tls(_) | WorkerCrashed)
-}
-
-pub(crate) fn error_kind<B: SqlDriver>(error: &sqlx::Error) -> Option<SqlErrorKind> {
-    error.as_database_error().map(B::error_kind)
-}
-
-fn into_provider_error(error: sqlx::Error) -> Result<ProviderError, sqlx::Error> {
-    match error {
-        sqlx::Error::Configuration(error) => match error.downcast() {
-            Ok(error) => Ok(*error),
-            Err(error) => Err(sqlx::Error::Configuration(error)),
-        },
-        error => Err(error),
-    }
-}
+use super::dialect::Dialect;
+use super::error::{SqlError, SqlErrorKind, SqlFailure};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// The error of a store whose server has let the provider's user in before.
 ///
 /// `Unavailable`, because the password may be changing and the next credentials may be accepted.
-pub(crate) fn login_error<B: SqlDriver>(what: &str) -> StoreError {
+pub(crate) fn login_error(dialect: &Dialect, what: &str) -> StoreError {
     let message = format!(
         "{what}: {} refuses the credentials of the provider, also after a second call of it; see what it takes them \
          from, and the password of the user",
-        B::DIALECT.name
+        dialect.name
     );
     StoreError::new(StoreErrorKind::Unavailable, message).answered()
 }
 
 /// The error for the engine. `what` is the operation, as in "a claim".
-pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
+pub(crate) fn store_error(dialect: &Dialect, what: &str, error: SqlError) -> StoreError {
+    use StoreErrorKind::{Protocol, Refused, Unavailable};
+    let with = |kind, advice| StoreError::new(kind, format!("{what}: {advice}"));
+    match error.into_failure() {
+        SqlFailure::Provider(error) => StoreError::no_credentials(what, error),
+        SqlFailure::Unfit(problem) => with(Refused, &*problem),
+        SqlFailure::Server { kind, code } => server_error(dialect, what, kind, &code),
+        SqlFailure::Configuration(cause) => {
+            let advice = "the address or the server's settings do not do";
+            with(Refused, advice).answered().because_of(cause)
+        }
+        SqlFailure::Tls(cause) => {
+            let advice = "no TLS with the server; it takes a server that has it, and a feature of sqlx, such as \
+                          `sqlx/tls-rustls-ring`";
+            // A certificate that does not match, or is missing.
+            with(Unavailable, advice).here().because_of(cause)
+        }
+        SqlFailure::Lost(cause) => {
+            let advice = "the connection is lost or cannot be made; see that the server runs, and that the URL \
+                          names it";
+            let error = with(Unavailable, advice);
+            let error = match io_error(&*cause) {
+                Some(io) if lacks_something_here(io) => error.here(),
+                Some(io) if io.kind() == io::ErrorKind::ConnectionRefused => error.unreachable(),
+                // A missing file may be that of a socket, or of a certificate.
+                _ => error,
+            };
+            error.because_of(cause)
+        }
+        SqlFailure::Client(cause) => {
+            let advice = "the reply cannot be read";
+            with(Protocol, advice).answered().because_of(cause)
+        }
+    }
+}
+
+fn server_error(dialect: &Dialect, what: &str, kind: SqlErrorKind, code: &str) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
-    let error = match into_provider_error(error) {
-        Ok(error) => return StoreError::no_credentials(what, error),
-        Err(error) => error,
-    };
-    let (kind, advice) = match error_kind::<B>(&error) {
-        Some(SqlErrorKind::Collision) => (
+    let (store_kind, advice) = match kind {
+        SqlErrorKind::Collision { .. } => (
             Unavailable,
             "it collided with other transactions again and again; it may be sent again",
         ),
-        Some(SqlErrorKind::Locked) => (
+        SqlErrorKind::Locked => (
             Unavailable,
             "another transaction holds the record or the file; it may be sent again",
         ),
-        Some(SqlErrorKind::Full) => (
+        SqlErrorKind::Full => (
             Full,
             "the database has no room; free some, or purge more often",
         ),
-        Some(SqlErrorKind::NoTable) => (
+        SqlErrorKind::NoTable => (
             Refused,
             "the table is not there, or not as this version knows it; run `migrate()`, or the files \
              in `migrations` of idem-runtime",
         ),
-        Some(SqlErrorKind::NoDatabase) => (
+        SqlErrorKind::NoDatabase => (
             Refused,
             "there is no such database or schema; create it, or mend the URL or the name of the table",
         ),
-        Some(SqlErrorKind::Login) => (
+        SqlErrorKind::Login => (
             Refused,
             "the server does not let this user in; see to the user and the password, and to whom the \
              server lets into this database from here",
         ),
-        Some(SqlErrorKind::Refused) => (
+        SqlErrorKind::Refused => (
             Refused,
             "the server does not let this user do this: idem needs SELECT, INSERT, UPDATE and DELETE \
              on its table",
         ),
-        #[cfg(any(feature = "postgres", feature = "sqlite"))]
-        Some(SqlErrorKind::Setting(advice)) => (Refused, advice),
-        Some(SqlErrorKind::Unavailable) => (Unavailable, "the server starts, stops or fails over"),
-        Some(SqlErrorKind::Busy) => (
+        SqlErrorKind::Setting(advice) => (Refused, advice),
+        SqlErrorKind::Unavailable => (Unavailable, "the server starts, stops or fails over"),
+        SqlErrorKind::Busy => (
             Unavailable,
             "the server has no connection left, or has ended the statement for a limit or a fault of its own; see \
              its log",
         ),
-        Some(SqlErrorKind::ReadOnly) => (
+        SqlErrorKind::ReadOnly => (
             Unavailable,
             "the server is read-only, as a standby is; idem needs one that writes",
         ),
-        Some(SqlErrorKind::Ended) => (
+        SqlErrorKind::Ended => (
             Unavailable,
             "a statement has ended the transaction, or an error in it has",
         ),
-        Some(SqlErrorKind::Other) => (Protocol, "the server refused a statement"),
-        None => match &error {
-            sqlx::Error::Configuration(_) => {
-                (Refused, "the address or the server's settings do not do")
-            }
-            sqlx::Error::Tls(_) => (
-                Unavailable,
-                "no TLS with the server; it takes a server that has it, and a feature of sqlx, such as \
-                 `sqlx/tls-rustls-ring`",
-            ),
-            error if broken(error) => (
-                Unavailable,
-                "the connection is lost or cannot be made; see that the server runs, and that the URL \
-                 names it",
-            ),
-            _ => (Protocol, "the reply cannot be read"),
-        },
+        SqlErrorKind::Other => (Protocol, "the server refused a statement"),
     };
-    // The text of a server may quote values; its code does not.
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    let code = code.map_or(String::new(), |code| {
-        format!(" ({} error {code})", B::DIALECT.name)
-    });
-    let message = format!("{what}: {advice}{code}");
-    let reach = reach::<B>(&error);
-    let cause = Some(error).filter(|error| error.as_database_error().is_none());
-    let error = StoreError::new(kind, message);
-    let error = match reach {
-        Reach::Answered => error.answered(),
-        Reach::Here => error.here(),
-        Reach::Unreachable => error.unreachable(),
-        Reach::Silent => error,
-    };
-    match cause {
-        Some(cause) => error.because(cause),
-        None => error,
+    let name = dialect.name;
+    let error = StoreError::new(
+        store_kind,
+        format!("{what}: {advice} ({name} error {code})"),
+    );
+    if kind == SqlErrorKind::Unavailable {
+        // Does not count as an answer.
+        return error;
     }
+    error.answered()
 }
 
-/// How far a statement came. The error of a server that starts or fails over does not count as an answer.
-fn reach<B: SqlDriver>(error: &sqlx::Error) -> Reach {
-    let is_refused =
-        matches!(error, sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused);
-    let lacks = match error {
-        sqlx::Error::Io(io) => lacks_something_here(io),
-        // A certificate that does not match, or is missing.
-        sqlx::Error::Tls(_) => true,
-        _ => false,
-    };
-    match error_kind::<B>(error) {
-        Some(SqlErrorKind::Unavailable) => Reach::Silent,
-        None if lacks => Reach::Here,
-        None if is_refused => Reach::Unreachable,
-        // A missing file may be that of a socket, or of a certificate.
-        None if broken(error) => Reach::Silent,
-        _ => Reach::Answered,
+/// The error of the operating system behind this one.
+fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref() {
+            return Some(io);
+        }
+        next = error.source();
     }
+    None
 }
 
 /// Whether this process or its machine lacks memory, files or ports for a connection.
-fn lacks_something_here(error: &std::io::Error) -> bool {
+fn lacks_something_here(error: &io::Error) -> bool {
     const LACKS: [i32; 4] = [12, 23, 24, 99];
     error
         .raw_os_error()
@@ -162,37 +140,27 @@ fn lacks_something_here(error: &std::io::Error) -> bool {
 }
 
 /// The error of a table that could not be created.
-pub(crate) fn not_created<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
-    if error_kind::<B>(&error) == Some(SqlErrorKind::Refused) {
+pub(crate) fn not_created(dialect: &Dialect, what: &str, error: SqlError) -> StoreError {
+    if error.kind() == Some(SqlErrorKind::Refused) {
         let message = format!(
             "{what}: this user may not create it; whoever may runs the file in `migrations` of \
              idem-runtime, or what `schema()` gives, and grants SELECT, INSERT, UPDATE and DELETE"
         );
         return StoreError::new(StoreErrorKind::Refused, message);
     }
-    store_error::<B>(what, error)
+    store_error(dialect, what, error)
 }
 
 /// The error of an existing table that is not usable.
-pub(crate) fn not_usable<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
-    if error_kind::<B>(&error) == Some(SqlErrorKind::NoTable) {
+pub(crate) fn not_usable(dialect: &Dialect, what: &str, error: SqlError) -> StoreError {
+    if error.kind() == Some(SqlErrorKind::NoTable) {
         let message = format!(
             "{what}: there is one of this name, but not as this version knows it; compare it with the \
              file in `migrations` of idem-runtime, or choose another name for the table"
         );
         return StoreError::new(StoreErrorKind::Refused, message);
     }
-    store_error::<B>(what, error)
-}
-
-/// The error of an unsuitable server. The problem is a sentence of this crate.
-pub(crate) fn unfit<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
-    match error {
-        sqlx::Error::Configuration(problem) if !problem.is::<ProviderError>() => {
-            StoreError::new(StoreErrorKind::Refused, format!("{what}: {problem}"))
-        }
-        error => store_error::<B>(what, error),
-    }
+    store_error(dialect, what, error)
 }
 
 #[cfg(all(test, feature = "postgres"))]
@@ -200,23 +168,21 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::store::Reach;
 
     #[test]
     fn an_unreachable_server_differs_from_a_process_that_cannot_connect() {
-        type Postgres = crate::store::sql::postgres::Postgres;
-        let of = |error: io::Error| store_error::<Postgres>("a claim", error.into()).reach();
+        let of = |error| store_error(Dialect::POSTGRES, "a claim", error).reach();
+        let lost = |error: io::Error| of(SqlError::lost(error));
         assert_eq!(
-            of(io::ErrorKind::ConnectionRefused.into()),
+            lost(io::ErrorKind::ConnectionRefused.into()),
             Reach::Unreachable
         );
-        assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Reach::Silent);
-        assert_eq!(of(io::ErrorKind::NotFound.into()), Reach::Silent);
+        assert_eq!(lost(io::ErrorKind::ConnectionReset.into()), Reach::Silent);
+        assert_eq!(lost(io::ErrorKind::NotFound.into()), Reach::Silent);
         // Too many open files.
-        assert_eq!(of(io::Error::from_raw_os_error(24)), Reach::Here);
-        let tls = sqlx::Error::Tls("no such certificate".into());
-        assert_eq!(store_error::<Postgres>("a claim", tls).reach(), Reach::Here);
-        let protocol = sqlx::Error::Protocol("cut short".into());
-        let protocol = store_error::<Postgres>("a claim", protocol);
-        assert_eq!(protocol.reach(), Reach::Silent);
+        assert_eq!(lost(io::Error::from_raw_os_error(24)), Reach::Here);
+        assert_eq!(of(SqlError::tls("no such certificate")), Reach::Here);
+        assert_eq!(of(SqlError::lost("cut short")), Reach::Silent);
     }
 }

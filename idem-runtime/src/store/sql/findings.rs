@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::timeout;
 
-use super::argument::Argument;
+use super::argument::{Arguments, SqlArgument};
 use super::backend::Backend;
 use super::failure::{not_usable, store_error};
 use super::primary_key::PRIMARY_KEY_LEN;
@@ -31,15 +31,19 @@ impl<B: Backend> SqlStore<B> {
         let (pool, table) = (&self.0.pool, &self.0.table);
         let mut conn = pool.open(WHAT).await?;
         let patience = pool.patience();
-        let mut findings = match timeout(patience, B::findings(&mut conn)).await {
-            Ok(found) => found.map_err(|error| store_error::<B>(WHAT, error))?,
+        let mut findings = match timeout(patience, B::findings(&mut *conn)).await {
+            Ok(found) => found.map_err(|error| store_error(B::DIALECT, WHAT, error))?,
             Err(_) => return Err(pool.silence(WHAT)),
         };
         let probe = statement_texts::probe(B::DIALECT, table);
-        let nowhere = [Argument::Bytes(&[0; PRIMARY_KEY_LEN])];
-        let readable = timeout(patience, pool.run_on(&mut conn, &probe, &nowhere)).await;
+        let nowhere = [SqlArgument::Bytes(&[0; PRIMARY_KEY_LEN])];
+        let readable = timeout(
+            patience,
+            pool.run_on(&mut *conn, &probe, Arguments::One(&nowhere)),
+        )
+        .await;
         let readable = match readable {
-            Ok(reply) => reply.map_err(|error| not_usable::<B>(WHAT, error)),
+            Ok(reply) => reply.map_err(|error| not_usable(B::DIALECT, WHAT, error)),
             Err(_) => Err(pool.silence(WHAT)),
         };
         findings.push(match readable {

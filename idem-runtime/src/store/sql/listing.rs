@@ -6,8 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::argument::SqlArgument;
 use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, from_hex, primary_key_bounds};
 use super::queue::Priority;
 use super::state::SqlStoreState;
@@ -96,7 +95,7 @@ fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
         let range = KeyRange::of(request)?;
         let limit = request.limit.clamp(1, EXAMINED);
@@ -108,11 +107,11 @@ impl<B: SqlDriver> SqlStoreState<B> {
             examined
         };
         let arguments = [
-            Argument::Bytes(&range.first),
-            Argument::Bytes(&range.last),
-            Argument::Int(i64::try_from(rows).unwrap_or(i64::MAX)),
-            Argument::Text(states(request.filter)),
-            Argument::Int(request.min_attempts.into()),
+            SqlArgument::Bytes(&range.first),
+            SqlArgument::Bytes(&range.last),
+            SqlArgument::Int(i64::try_from(rows).unwrap_or(i64::MAX)),
+            SqlArgument::Text(states(request.filter)),
+            SqlArgument::Int(request.min_attempts.into()),
         ];
         let statement = &self.statements.list;
         let answer = (self.listing_pool)
@@ -123,7 +122,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             if primary_key < range.first || primary_key > range.last {
                 let message = format!(
                     "{WHAT}: {} gave a record that was not asked for",
-                    B::DIALECT.name
+                    self.dialect.name
                 );
                 return Err(StoreError::new(StoreErrorKind::Protocol, message));
             }

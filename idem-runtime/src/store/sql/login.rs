@@ -1,31 +1,29 @@
-//! The options of a connection, and the credentials that it is made with.
+//! The client of the store's connections, and the credentials that they are made with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Connection as _;
-
-use super::backend::{Conn, Options, SqlDriver};
-use super::error_kind::SqlErrorKind;
-use super::failure::error_kind;
+use super::error::{SqlError, SqlErrorKind};
+use super::session::{SqlClient, SqlSession};
 use crate::env::credentials::CredentialsProvider;
 
 /// How connections to a database log in.
-pub(crate) struct Login<B: SqlDriver> {
-    pub(super) options: Options<B>,
-    /// In place of the user and the password of the options.
+pub(crate) struct Login {
+    pub(super) client: Arc<dyn SqlClient>,
+    /// In place of the user and the password of the client.
     credentials: Option<CredentialsProvider>,
     /// How long a connection may take.
     patience: Duration,
 }
 
-impl<B: SqlDriver> Login<B> {
+impl Login {
     pub(super) fn new(
-        options: Options<B>,
+        client: Arc<dyn SqlClient>,
         credentials: Option<CredentialsProvider>,
         patience: Duration,
     ) -> Self {
         Self {
-            options,
+            client,
             credentials,
             patience,
         }
@@ -36,16 +34,12 @@ impl<B: SqlDriver> Login<B> {
         self.credentials.is_some()
     }
 
-    pub(super) async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
-        let connect = |options| async move { Conn::<B>::connect_with(&options).await };
+    pub(super) async fn connect(&self) -> Result<Box<dyn SqlSession>, SqlError> {
         let Some(provider) = &self.credentials else {
-            return connect(self.options.clone()).await;
+            return self.client.connect(None).await;
         };
-        let connect = |credentials| connect(B::with_credentials(self.options.clone(), credentials));
-        let is_refused = |error: &_| error_kind::<B>(error) == Some(SqlErrorKind::Login);
-        match provider.log_in(self.patience, connect, is_refused).await {
-            Ok(connected) => connected,
-            Err(error) => Err(sqlx::Error::Configuration(error.into())),
-        }
+        let connect = |credentials| self.client.connect(Some(credentials));
+        let is_refused = |error: &SqlError| error.kind() == Some(SqlErrorKind::Login);
+        provider.log_in(self.patience, connect, is_refused).await?
     }
 }

@@ -1,12 +1,13 @@
 //! Creates the table.
 
-use super::argument::Argument;
+use super::argument::{Arguments, SqlArgument};
 use super::backend::Backend;
 use super::collision::{collided, pause};
 use super::dialect::Dialect;
 use super::failure::{not_created, not_usable};
 use super::primary_key::PRIMARY_KEY_LEN;
 use super::queue::Priority;
+use super::session::execute;
 use super::state::SqlStore;
 use super::statement_texts;
 use crate::store::StoreError;
@@ -26,7 +27,7 @@ impl<B: Backend> SqlStore<B> {
     /// If dropped, it leaves open whether the table was created. Call it again.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         const WHAT: &str = "creating the table";
-        let nowhere = [Argument::Bytes(&[0; PRIMARY_KEY_LEN])];
+        let nowhere = [SqlArgument::Bytes(&[0; PRIMARY_KEY_LEN])];
         let (pool, table) = (&self.0.pool, &self.0.table);
         let probe = statement_texts::probe(B::DIALECT, table);
         let (begin, end) = B::DIALECT.migration;
@@ -37,17 +38,19 @@ impl<B: Backend> SqlStore<B> {
                 break;
             }
             let mut conn = pool.open(WHAT).await?;
-            match B::execute_script(&mut conn, script.clone()).await {
-                Err(error) if collided::<B>(&error, collisions) => {
+            match execute(&mut *conn, script.clone()).await {
+                Err(error) if collided(&error, collisions) => {
                     pause(collisions).await;
                     continue;
                 }
-                Err(error) => return Err(not_created::<B>(WHAT, error)),
+                Err(error) => return Err(not_created(B::DIALECT, WHAT, error)),
                 Ok(_) => {}
             }
             // The table may have existed with other columns.
-            let probe = pool.run_on(&mut conn, &probe, &nowhere).await;
-            probe.map_err(|error| not_usable::<B>(WHAT, error))?;
+            let probe = pool
+                .run_on(&mut *conn, &probe, Arguments::One(&nowhere))
+                .await;
+            probe.map_err(|error| not_usable(B::DIALECT, WHAT, error))?;
             break;
         }
         Ok(())

@@ -92,14 +92,13 @@ mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
-mod error_kind;
+mod error;
 mod failure;
 mod findings;
 mod hit_rate;
 mod in_transaction;
 mod listing;
 mod login;
-mod macros;
 mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -112,9 +111,11 @@ mod purge;
 mod queue;
 mod queued_call;
 mod row;
+mod session;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod sqlx_client;
 mod state;
 mod statement;
 mod statement_texts;
@@ -127,8 +128,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use self::argument::{SqlArgument, SqlArray};
 pub use self::backend::Backend;
 pub use self::builder::SqlStoreBuilder;
+pub use self::dialect::Dialect;
+pub use self::error::SqlError;
 pub use self::in_transaction::Sql;
 pub(crate) use self::in_transaction::{TransactionalStore, TxError};
 #[cfg(feature = "mysql")]
@@ -136,11 +140,14 @@ pub use self::mysql::MySql;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
+pub use self::session::{
+    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+};
 pub use self::source::{IntoSqlSource, SqlSource};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
 pub use self::state::SqlStore;
-pub use self::transaction::{SqlConnection, SqlTransaction};
+pub use self::transaction::SqlTransaction;
 use super::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
     ListRequest, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply,
@@ -272,7 +279,7 @@ impl<B: Backend> Store for SqlStore<B> {
     }
 
     fn sql(&self) -> Option<Sql<'_>> {
-        Some(Sql(self))
+        Some(Sql(&*self.0))
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -2,28 +2,23 @@
 
 mod findings;
 
-use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlSslMode};
-use sqlx::{Executor as _, MySqlConnection};
+use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::argument::Argument;
-use super::backend::{Probed, SqlDriver};
+use super::backend::{Database, Probed};
 use super::dialect::{Dialect, StatementKind};
-use super::error_kind::SqlErrorKind;
+use super::error::{SqlError, SqlErrorKind};
 use super::hit_rate::HitRate;
-use super::macros::{bound, common, reply};
-use super::statement::{Statement, StatementReply};
-use super::template::{with_calls, with_literals};
-use super::transaction::SqlConnection;
-use crate::env::credentials::Credentials;
-use crate::store::{Finding, transport};
+use super::session::{SqlClient, SqlFuture, SqlSession, row};
+use super::sqlx_client;
+use crate::store::Finding;
 
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MySql;
 
-const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     name: "MySQL",
     // UTC, so that the time zone of the session has no effect.
     now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
@@ -104,13 +99,15 @@ const DIALECT: Dialect = Dialect {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         i64::try_from(seconds.clamp(1, 3_600)).unwrap_or(1)
     },
+    own_lock_wait: "",
+    error_kind: |code, _| code.parse().map_or(SqlErrorKind::Other, kind_of),
 };
 
 /// The kind of an error, by its number: <https://mariadb.com/kb/en/mariadb-error-code-reference/>
 fn kind_of(number: u16) -> SqlErrorKind {
     match number {
         // 3101: another node of the group wrote first.
-        1213 | 1020 | 1614 | 3101 => SqlErrorKind::Collision,
+        1213 | 1020 | 1614 | 3101 => SqlErrorKind::Collision { goes_on: false },
         1205 | 3572 => SqlErrorKind::Locked,
         1021 | 1041 | 1114 | 1037 | 1038 => SqlErrorKind::Full,
         1146 | 1054 | 1364 => SqlErrorKind::NoTable,
@@ -150,104 +147,56 @@ fn kind_of(number: u16) -> SqlErrorKind {
     }
 }
 
-impl SqlDriver for MySql {
-    common!(MySql, MySqlConnection, &[u8]);
+impl Database for MySql {
+    const DIALECT: &'static Dialect = Dialect::MYSQL;
 
-    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
-        let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>();
-        error.map_or(SqlErrorKind::Other, |error| kind_of(error.number()))
+    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+        sqlx_client::mysql::client(url)
     }
 
-    fn with_credentials(
-        options: MySqlConnectOptions,
-        credentials: Credentials,
-    ) -> MySqlConnectOptions {
-        let (user, password) = credentials.into_parts();
-        let options = options.password(&password);
-        match user {
-            Some(user) => options.username(&user),
-            None => options,
-        }
+    fn probe<'a>(session: &'a mut dyn SqlSession, _: &'a str) -> SqlFuture<'a, Probed> {
+        Box::pin(probe(session))
     }
 
-    fn transport(options: &MySqlConnectOptions) -> Option<String> {
-        let why = match options.get_ssl_mode() {
-            MySqlSslMode::Disabled => "a connection without TLS (`ssl-mode=DISABLED`)",
-            MySqlSslMode::Preferred => {
-                "a connection that may be without TLS (`ssl-mode=PREFERRED`, which is the default)"
-            }
-            MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity => {
-                return None;
-            }
-        };
-        let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
-        let instead = "set `ssl-mode=VERIFY_IDENTITY` with `ssl-ca`, and a TLS feature of sqlx";
-        (!is_local).then(|| transport::warning(Self::DIALECT.name, why, instead))
+    fn findings(session: &mut dyn SqlSession) -> SqlFuture<'_, Vec<Finding>> {
+        Box::pin(findings::findings(session))
     }
+}
 
-    async fn probe(conn: &mut MySqlConnection, _: &str) -> Result<Probed, sqlx::Error> {
-        let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@read_only AS SIGNED), \
-                        CAST(@@autocommit AS SIGNED), CAST(@@max_allowed_packet AS SIGNED), \
-                        VERSION() LIKE '%MariaDB%', DATABASE()";
-        let (flush, read_only, autocommit, longest, is_mariadb, database): (
-            i64,
-            i64,
-            i64,
-            i64,
-            bool,
-            Option<String>,
-        ) = sqlx::query_as(settings).fetch_one(conn).await?;
-        if autocommit == 0 {
-            let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
-                           would be committed";
-            return Err(sqlx::Error::Configuration(problem.into()));
-        }
-        let mut warnings = Vec::new();
-        if read_only != 0 {
-            warnings.push("MySQL: this server is read-only; no call runs".to_owned());
-        }
-        if flush != 1 {
-            warnings.push(format!(
-                "MySQL: innodb_flush_log_at_trx_commit is {flush}: a crash of the server forgets what \
-                 it has acknowledged, and a body may run again"
-            ));
-        }
-        let quoted = |name: String| format!("`{}`", name.replace('`', "``"));
-        Ok(Probed {
-            warnings,
-            longest: usize::try_from(longest).ok(),
-            // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.
-            batches: is_mariadb,
-            schema: database.map(quoted),
-        })
+async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
+    let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@read_only AS SIGNED), \
+                    CAST(@@autocommit AS SIGNED), CAST(@@max_allowed_packet AS SIGNED), \
+                    VERSION() LIKE '%MariaDB%', DATABASE()";
+    let (numbers, database) = row(session, settings, |row| {
+        let number = |column| row.number(column);
+        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?, number(4)?];
+        Ok((numbers, row.text(5)?.map(Cow::into_owned)))
+    })
+    .await?;
+    let [flush, read_only, autocommit, longest, is_mariadb] = numbers;
+    if autocommit == 0 {
+        let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
+                       would be committed";
+        return Err(SqlError::unfit(problem));
     }
-
-    async fn run<'c>(
-        conn: &'c mut MySqlConnection,
-        statement: &'c Statement,
-        arguments: &'c [Argument<'c>],
-        named: bool,
-    ) -> Result<StatementReply, sqlx::Error> {
-        if let [Argument::Calls(calls)] = arguments
-            && statement.kind != StatementKind::Several
-        {
-            let script = with_calls(&DIALECT, &statement.text, calls);
-            return reply!(conn, statement, sqlx::raw_sql(sqlx::AssertSqlSafe(script)));
-        }
-        if statement.kind == StatementKind::Script {
-            let script = with_literals(&DIALECT, &statement.text, arguments);
-            return Self::fetch_script(conn, script).await;
-        }
-        let named = named && statement.kind != StatementKind::Block;
-        let query = bound!(sqlx::MySql, statement, arguments, named);
-        reply!(conn, statement, query)
+    let mut warnings = Vec::new();
+    if read_only != 0 {
+        warnings.push("MySQL: this server is read-only; no call runs".to_owned());
     }
-
-    fn returned_number(done: &MySqlQueryResult) -> Option<i64> {
-        i64::try_from(done.last_insert_id())
-            .ok()
-            .filter(|number| *number > 0)
+    if flush != 1 {
+        warnings.push(format!(
+            "MySQL: innodb_flush_log_at_trx_commit is {flush}: a crash of the server forgets what \
+             it has acknowledged, and a body may run again"
+        ));
     }
+    let quoted = |name: String| format!("`{}`", name.replace('`', "``"));
+    Ok(Probed {
+        warnings,
+        longest: usize::try_from(longest).ok(),
+        // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.
+        batches: is_mariadb != 0,
+        schema: database.map(quoted),
+    })
 }
 
 #[cfg(test)]
@@ -263,6 +212,6 @@ mod tests {
         for number in [1030, 1161, 1243, 1461, 1615, 3100] {
             assert_eq!(kind_of(number), SqlErrorKind::Busy, "{number}");
         }
-        assert_eq!(kind_of(3101), SqlErrorKind::Collision);
+        assert_eq!(kind_of(3101), SqlErrorKind::Collision { goes_on: false });
     }
 }

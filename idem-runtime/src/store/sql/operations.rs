@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::argument::Argument;
-use super::backend::SqlDriver;
+use super::argument::SqlArgument;
 use super::columns::{HeaderColumns, NO_FINGERPRINT, life_us, stored_body};
 use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::pool::ConnectionPool;
@@ -20,7 +19,7 @@ use crate::store::{
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
@@ -34,9 +33,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let done = &finished.header;
         let columns = HeaderColumns::new(done);
         let [_, state, owner, fence, attempts, detail, retain, print] = columns.all();
-        let key = Argument::Bytes(&access.primary_key);
+        let key = SqlArgument::Bytes(&access.primary_key);
         let body = stored_body(done, &record[HEADER..]);
-        let life = Argument::Int(life_us(columns.retain));
+        let life = SqlArgument::Int(life_us(columns.retain));
         let arguments = [
             key, state, detail, retain, body, life, owner, fence, attempts, print,
         ];
@@ -65,17 +64,17 @@ impl<B: SqlDriver> SqlStoreState<B> {
 
     pub(super) async fn renew_on(
         &self,
-        pool: &Arc<ConnectionPool<B>>,
+        pool: &Arc<ConnectionPool>,
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
         let access = RecordAccess::new(pool, ("a renewal", Priority::Ending), key);
         let columns = HeaderColumns::new(claim);
         let [_, _, owner, fence, _, _, retain, _] = columns.all();
-        let key = Argument::Bytes(&access.primary_key);
+        let key = SqlArgument::Bytes(&access.primary_key);
         let arguments = [
             key,
-            Argument::Int(life_us(claim.retain)),
+            SqlArgument::Int(life_us(claim.retain)),
             owner,
             fence,
             retain,
@@ -160,7 +159,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
         if journal.kind() == JournalKind::Attempts && seen.is_none() {
             let mut arguments = release_arguments(&access.primary_key, owner, remains);
-            arguments[6] = Argument::Bytes(journal.as_bytes());
+            arguments[6] = SqlArgument::Bytes(journal.as_bytes());
             let statement = &self.statements.release_with_attempts;
             if access.changes(statement, &arguments).await? {
                 return Ok(ReleaseReply::Released);
@@ -223,12 +222,12 @@ pub(super) fn append_arguments<'a>(
     primary_key: &'a [u8],
     columns: &'a HeaderColumns,
     journal: &'a Journal,
-) -> [Argument<'a>; 7] {
+) -> [SqlArgument<'a>; 7] {
     let [_, _, owner, fence, _, _, retain, _] = columns.all();
-    let (key, bytes) = (Argument::Bytes(primary_key), journal.as_bytes());
-    let life = Argument::Int(life_us(columns.retain));
-    let len = Argument::Int(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
-    let body = Argument::Bytes(bytes);
+    let (key, bytes) = (SqlArgument::Bytes(primary_key), journal.as_bytes());
+    let life = SqlArgument::Int(life_us(columns.retain));
+    let len = SqlArgument::Int(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+    let body = SqlArgument::Bytes(bytes);
     [key, life, owner, fence, retain, body, len]
 }
 
@@ -237,16 +236,16 @@ fn release_arguments<'a>(
     primary_key: &'a [u8],
     owner: &'a Owner,
     remains: Remains,
-) -> [Argument<'a>; 7] {
+) -> [SqlArgument<'a>; 7] {
     [
-        Argument::Bytes(primary_key),
-        Argument::Bytes(owner.as_bytes()),
-        Argument::Int(i64::from(!remains.counts())),
+        SqlArgument::Bytes(primary_key),
+        SqlArgument::Bytes(owner.as_bytes()),
+        SqlArgument::Int(i64::from(!remains.counts())),
         // Nothing remains of a record with no more attempts than this: it loses its fingerprint, its types with it,
         // and lives for its lease, at least for the next but one of these arguments.
-        Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
-        Argument::Bytes(&NO_FINGERPRINT),
-        Argument::Int(RELEASED_AT_LEAST_MS),
-        Argument::Null,
+        SqlArgument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
+        SqlArgument::Bytes(&NO_FINGERPRINT),
+        SqlArgument::Int(RELEASED_AT_LEAST_MS),
+        SqlArgument::Null,
     ]
 }

@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::argument::Argument;
-use super::backend::{Conn, SqlDriver};
+use super::argument::{Arguments, SqlArgument};
 use super::collision::{COLLISIONS, collided, pause};
-use super::error_kind::SqlErrorKind;
-use super::failure::{broken, error_kind, login_error, store_error};
+use super::dialect::Dialect;
+use super::error::{SqlError, SqlErrorKind};
+use super::failure::{login_error, store_error};
 use super::login::Login;
 use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stall};
 use super::queued_call::QueuedCall;
+use super::session::{SqlSession, execute};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
 use super::statement::{Statement, StatementOutcome, StatementReply};
@@ -35,22 +36,23 @@ use crate::store::{StoreError, StoreErrorKind};
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// A connection, whether it was used before, and the right to use it.
-pub(super) type PermittedConnection<B> = (ConnectionPermit, (Conn<B>, bool));
+pub(super) type PermittedConnection = (ConnectionPermit, (Box<dyn SqlSession>, bool));
 
 /// The connections without a statement.
-struct IdleConnections<B: SqlDriver> {
+struct IdleConnections {
     /// Each with the time of its last reply; the newest last.
-    connections: Vec<(Conn<B>, Instant)>,
+    connections: Vec<(Box<dyn SqlSession>, Instant)>,
     /// The time of the last reply on any connection.
     last_reply: Instant,
 }
 
 /// A set of connections, made when they are needed.
-pub(crate) struct ConnectionPool<B: SqlDriver> {
-    login: Arc<Login<B>>,
-    /// As [`SqlDriver::is_unnamed`].
+pub(crate) struct ConnectionPool {
+    dialect: &'static Dialect,
+    login: Arc<Login>,
+    /// As [`SqlClient::is_unnamed`](super::session::SqlClient::is_unnamed).
     unnamed: bool,
-    idle: Mutex<IdleConnections<B>>,
+    idle: Mutex<IdleConnections>,
     permits: Arc<PermitQueue>,
     most: usize,
     response_timeout: Duration,
@@ -59,18 +61,22 @@ pub(crate) struct ConnectionPool<B: SqlDriver> {
     group_commit: Option<Arc<GroupCommit>>,
 }
 
-debug_fields!([B: SqlDriver] ConnectionPool<B> { most, response_timeout });
+debug_fields!(ConnectionPool {
+    most,
+    response_timeout
+});
 
-impl<B: SqlDriver> ConnectionPool<B> {
+impl ConnectionPool {
     /// `reserved` of at most `most` connections are for statements that end or keep a claim.
     pub(crate) fn new(
-        login: Arc<Login<B>>,
+        (dialect, login): (&'static Dialect, Arc<Login>),
         (most, reserved): (usize, usize),
         response_timeout: Duration,
         clock: Arc<ServerClock>,
     ) -> Self {
         Self {
-            unnamed: B::is_unnamed(&login.options),
+            unnamed: login.client.is_unnamed(),
+            dialect,
             login,
             idle: Mutex::new(IdleConnections {
                 connections: Vec::new(),
@@ -105,7 +111,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> Result<StatementReply, StoreError> {
         let outcome = self.send((what, priority), statement, arguments).await;
         outcome.map_err(|(_, error)| error)
@@ -116,7 +122,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> StatementOutcome {
         #[cfg(feature = "sqlite")]
         let _lone = match &self.group_commit {
@@ -162,7 +168,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
         queued: impl FnOnce() -> Option<QueuedCall>,
     ) -> ControlFlow<StatementOutcome> {
         let begun = Instant::now();
@@ -193,6 +199,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 _ => ControlFlow::Continue(()),
             };
         }
+        let arguments = Arguments::One(arguments);
         let sent = self.send_on((permit, connection), what, statement, arguments);
         ControlFlow::Break(sent.await)
     }
@@ -200,10 +207,10 @@ impl<B: SqlDriver> ConnectionPool<B> {
     /// Sends a statement on this connection.
     pub(super) async fn send_on(
         &self,
-        (permit, connection): PermittedConnection<B>,
+        (permit, connection): PermittedConnection,
         what: &'static str,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: Arguments<'_>,
     ) -> StatementOutcome {
         // The permit is held until after the error message, which counts its connection.
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
@@ -216,11 +223,11 @@ impl<B: SqlDriver> ConnectionPool<B> {
         outcome
     }
 
-    fn failure(&self, what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
-        let kind = error_kind::<B>(&error);
+    fn failure(&self, what: &str, error: SqlError) -> (Option<SqlErrorKind>, StoreError) {
+        let kind = error.kind();
         let error = match kind {
-            Some(SqlErrorKind::Login) if self.login.changes() => login_error::<B>(what),
-            _ => store_error::<B>(what, error),
+            Some(SqlErrorKind::Login) if self.login.changes() => login_error(self.dialect, what),
+            _ => store_error(self.dialect, what, error),
         };
         (kind, error)
     }
@@ -235,8 +242,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 let message = format!(
                     "{what}: {waiting} others wait for {} connections of {}, longer than this one may, and \
                      it was not sent; it may be made again in {retry_after:.1?}",
-                    self.most,
-                    B::DIALECT.name
+                    self.most, self.dialect.name
                 );
                 StoreError::overloaded(message, *retry_after)
             }
@@ -263,7 +269,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
             Ok(Err(_)) => {
                 let message = format!(
                     "{what}: the thread that writes to {} has ended; it may be sent again",
-                    B::DIALECT.name
+                    self.dialect.name
                 );
                 Err((None, StoreError::new(StoreErrorKind::Unavailable, message)))
             }
@@ -272,7 +278,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 
     pub(crate) fn silence(&self, what: &str) -> StoreError {
-        let (name, patience) = (B::DIALECT.name, self.response_timeout);
+        let (name, patience) = (self.dialect.name, self.response_timeout);
         let used = self.permits.used();
         let message = format!(
             "{what}: no reply of {name} within {patience:?}, with {used} of {} connections in use: the \
@@ -284,10 +290,10 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
     async fn attempt(
         &self,
-        first: (Conn<B>, bool),
+        first: (Box<dyn SqlSession>, bool),
         statement: &Statement,
-        arguments: &[Argument<'_>],
-    ) -> Result<StatementReply, sqlx::Error> {
+        arguments: Arguments<'_>,
+    ) -> Result<StatementReply, SqlError> {
         let (mut first, mut collisions) = (Some(first), 0);
         loop {
             // If dropped half-way, the connection is closed, because its command may still be in progress.
@@ -296,8 +302,8 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 None => self.connection().await?,
             };
             let sent = Instant::now();
-            let reply = if used && !B::DIALECT.has_one_writer {
-                let mut reply = pin!(self.run_on(&mut conn, statement, arguments));
+            let reply = if used && !self.dialect.has_one_writer {
+                let mut reply = pin!(self.run_on(&mut *conn, statement, arguments));
                 // The connection may be half-open.
                 match timeout(self.response_timeout / 4, reply.as_mut()).await {
                     Ok(reply) => reply,
@@ -316,7 +322,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                     }
                 }
             } else {
-                self.run_on(&mut conn, statement, arguments).await
+                self.run_on(&mut *conn, statement, arguments).await
             };
             match reply {
                 Ok(answer) => {
@@ -324,28 +330,29 @@ impl<B: SqlDriver> ConnectionPool<B> {
                     self.keep(conn);
                     return Ok(answer);
                 }
-                Err(sqlx::Error::Database(error)) => {
-                    let kind = B::error_kind(&*error);
-                    // MySQL lets a user with an expired password in, and then refuses each statement. Another error may
-                    // be that of a prepared statement which this connection alone has.
-                    let is_useless = matches!(
-                        kind,
-                        SqlErrorKind::ReadOnly | SqlErrorKind::Login | SqlErrorKind::Other
-                    );
-                    if !kind.is_silence() && !is_useless {
-                        self.keep(conn);
-                    } else if used {
+                Err(error) => {
+                    if let Some(kind) = error.kind() {
+                        // MySQL lets a user with an expired password in, and then refuses each statement. Another
+                        // error may be that of a prepared statement which this connection alone has.
+                        let is_useless = matches!(
+                            kind,
+                            SqlErrorKind::ReadOnly | SqlErrorKind::Login | SqlErrorKind::Other
+                        );
+                        if !kind.is_silence() && !is_useless {
+                            self.keep(conn);
+                        } else if used {
+                            continue;
+                        }
+                    } else if used && error.is_lost() {
+                        // The server was restarted since the last use. The number of such connections is limited.
                         continue;
                     }
-                    if kind != SqlErrorKind::Collision || collisions == COLLISIONS {
-                        return Err(sqlx::Error::Database(error));
+                    if !error.is_collision() || collisions == COLLISIONS {
+                        return Err(error);
                     }
                     collisions += 1;
                     pause(collisions).await;
                 }
-                // The server was restarted since the last use. The number of such connections is limited.
-                Err(error) if used && broken(&error) => {}
-                Err(error) => return Err(error),
             }
         }
     }
@@ -358,7 +365,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         &self,
         sent: Instant,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: Arguments<'_>,
     ) -> StatementReply {
         sleep(self.response_timeout / 4).await;
         let turn = (self.permits).take((Priority::Other, false), self.response_timeout, || None);
@@ -369,7 +376,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 None => self.connect().await,
             };
             if let Ok(mut conn) = conn
-                && let Ok(answer) = self.run_on(&mut conn, statement, arguments).await
+                && let Ok(answer) = self.run_on(&mut *conn, statement, arguments).await
             {
                 self.keep(conn);
                 return answer;
@@ -381,22 +388,22 @@ impl<B: SqlDriver> ConnectionPool<B> {
     /// Sends a statement on a connection of the store.
     pub(crate) async fn run_on(
         &self,
-        conn: &mut Conn<B>,
+        conn: &mut dyn SqlSession,
         statement: &Statement,
-        arguments: &[Argument<'_>],
-    ) -> Result<StatementReply, sqlx::Error> {
+        arguments: Arguments<'_>,
+    ) -> Result<StatementReply, SqlError> {
         if self.unnamed {
             // Boxed, because it is rare, and its state would be part of every future.
-            return Box::pin(run_unnamed::<B>(conn, statement, arguments)).await;
+            return Box::pin(run_unnamed(conn, statement, arguments)).await;
         }
-        B::run(conn, statement, arguments, true).await
+        statement.send(conn, arguments, true).await
     }
 
     /// Whether a statement in a transaction of a caller has a name.
     ///
     /// The options of its connection are not known; as a rule they are those of the store.
-    pub(crate) fn names_on(&self, conn: &Conn<B>) -> bool {
-        !self.unnamed || B::keeps_statements(conn)
+    pub(crate) fn names_on(&self, conn: &dyn SqlSession) -> bool {
+        !self.unnamed || conn.keeps_statements()
     }
 
     /// Reports the time in a reply to the clock.
@@ -406,11 +413,11 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, IdleConnections<B>> {
+    fn idle(&self) -> MutexGuard<'_, IdleConnections> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn keep(&self, conn: Conn<B>) {
+    pub(crate) fn keep(&self, conn: Box<dyn SqlSession>) {
         let now = Instant::now();
         let mut idle = self.idle();
         idle.last_reply = now;
@@ -435,7 +442,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 
     /// A connection, and whether it was used before.
-    async fn connection(&self) -> Result<(Conn<B>, bool), sqlx::Error> {
+    async fn connection(&self) -> Result<(Box<dyn SqlSession>, bool), SqlError> {
         let idle = self.idle().connections.pop();
         match idle {
             Some((conn, _)) => Ok((conn, true)),
@@ -444,18 +451,18 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
+    async fn connect(&self) -> Result<Box<dyn SqlSession>, SqlError> {
         let mut collisions = 1;
         loop {
             match self.login.connect().await {
-                Err(error) if collided::<B>(&error, collisions) => {
+                Err(error) if collided(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
                 }
                 connected => {
                     let mut conn = connected?;
-                    if !B::DIALECT.session.is_empty() {
-                        B::execute_script(&mut conn, B::DIALECT.session.to_owned()).await?;
+                    if !self.dialect.session.is_empty() {
+                        execute(&mut *conn, self.dialect.session.to_owned()).await?;
                     }
                     return Ok(conn);
                 }
@@ -464,29 +471,29 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 
     /// Opens a connection outside of the queue, for work of more than one statement.
-    pub(crate) async fn open(&self, what: &str) -> Result<Conn<B>, StoreError> {
+    pub(crate) async fn open(&self, what: &str) -> Result<Box<dyn SqlSession>, StoreError> {
         match timeout(self.response_timeout, self.connect()).await {
-            Ok(connected) => connected.map_err(|error| store_error::<B>(what, error)),
+            Ok(connected) => connected.map_err(|error| store_error(self.dialect, what, error)),
             Err(_) => Err(self.silence(what)),
         }
     }
 }
 
 /// Sends a statement without a name, in a transaction that holds a proxy's session for it.
-async fn run_unnamed<B: SqlDriver>(
-    conn: &mut Conn<B>,
+async fn run_unnamed(
+    conn: &mut dyn SqlSession,
     statement: &Statement,
-    arguments: &[Argument<'_>],
-) -> Result<StatementReply, sqlx::Error> {
-    B::execute_script(conn, BEGIN.to_owned()).await?;
-    match B::run(conn, statement, arguments, false).await {
+    arguments: Arguments<'_>,
+) -> Result<StatementReply, SqlError> {
+    execute(conn, BEGIN.to_owned()).await?;
+    match statement.send(conn, arguments, false).await {
         Ok(reply) => {
-            B::execute_script(conn, "COMMIT".to_owned()).await?;
+            execute(conn, "COMMIT".to_owned()).await?;
             Ok(reply)
         }
         Err(error) => {
             // Without it the proxy would hold the session. If it fails, so does the next use of the connection.
-            let _ = B::execute_script(conn, "ROLLBACK".to_owned()).await;
+            let _ = execute(conn, "ROLLBACK".to_owned()).await;
             Err(error)
         }
     }

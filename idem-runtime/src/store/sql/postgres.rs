@@ -1,33 +1,24 @@
 //! PostgreSQL.
 
-mod bytea;
 mod findings;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use sqlx::error::DatabaseError;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode};
-use sqlx::query::Query;
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, FromRow, PgConnection};
-
-use self::bytea::ByteaText;
-use super::argument::Argument;
-use super::backend::{Probed, SqlDriver};
+use super::backend::{Database, Probed};
 use super::dialect::{Dialect, StatementKind};
-use super::error_kind::SqlErrorKind;
+use super::error::{SqlError, SqlErrorKind};
 use super::hit_rate::HitRate;
-use super::macros::{bound, common, reply};
-use super::statement::{SqlText, Statement, StatementReply};
-use super::transaction::SqlConnection;
-use crate::env::credentials::Credentials;
-use crate::store::{Finding, transport};
+use super::session::{SqlClient, SqlFuture, SqlSession, row};
+use super::sqlx_client;
+use crate::store::Finding;
 
 /// PostgreSQL 12 or newer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Postgres;
 
-const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     name: "PostgreSQL",
     // The time of the read, not that of the transaction's beginning. In floating point, which holds it exactly enough
     // for longer than two centuries, because `extract` is slower.
@@ -115,207 +106,107 @@ const DIALECT: Dialect = Dialect {
     releases: false,
     // Milliseconds; 0 would be for ever.
     lock_wait: |wait| i64::try_from(wait.as_millis().clamp(1, 3_600_000)).unwrap_or(1),
+    own_lock_wait: "",
+    error_kind,
 };
 
-impl SqlDriver for Postgres {
-    common!(Postgres, PgConnection, ByteaText);
+/// The kind of an error, by its SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>
+fn error_kind(code: &str, text: &str) -> SqlErrorKind {
+    match code {
+        "40001" | "40P01" => SqlErrorKind::Collision { goes_on: false },
+        "55P03" => SqlErrorKind::Locked,
+        "53100" | "53200" | "53400" => SqlErrorKind::Full,
+        // No transaction, a failed one, no such savepoint.
+        "25P01" | "25P02" | "3B001" => SqlErrorKind::Ended,
+        "42P01" | "42703" | "42804" => SqlErrorKind::NoTable,
+        "3D000" | "3F000" => SqlErrorKind::NoDatabase,
+        "28000" | "28P01" => SqlErrorKind::Login,
+        "42501" => SqlErrorKind::Refused,
+        "25006" => SqlErrorKind::ReadOnly,
+        // Of `one_table`; no other statement casts a text.
+        "22P02" => SqlErrorKind::Setting(
+            "the `search_path` of this transaction finds another table of this name than that of the store, which \
+             would run a key a second time; give the store and the transaction the same `search_path`, or the store \
+             a table with its schema in front",
+        ),
+        "42P05" => SqlErrorKind::Setting(
+            "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
+             and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
+        ),
+        "08P01" if refuses_start_up(text, "extra_float_digits") => SqlErrorKind::Setting(
+            "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
+             `ignore_startup_parameters = extra_float_digits`",
+        ),
+        "08P01" if refuses_start_up(text, "") => SqlErrorKind::Setting(
+            "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
+             `ignore_startup_parameters`",
+        ),
+        // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
+        // prepared statements.
+        "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+        // `XX000` is also what Supavisor returns without room for another client, or without its server.
+        code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
 
-    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
-        let code = error.code().unwrap_or_default();
-        // https://www.postgresql.org/docs/current/errcodes-appendix.html
-        match &*code {
-            "40001" | "40P01" => SqlErrorKind::Collision,
-            "55P03" => SqlErrorKind::Locked,
-            "53100" | "53200" | "53400" => SqlErrorKind::Full,
-            // No transaction, a failed one, no such savepoint.
-            "25P01" | "25P02" | "3B001" => SqlErrorKind::Ended,
-            "42P01" | "42703" | "42804" => SqlErrorKind::NoTable,
-            "3D000" | "3F000" => SqlErrorKind::NoDatabase,
-            "28000" | "28P01" => SqlErrorKind::Login,
-            "42501" => SqlErrorKind::Refused,
-            "25006" => SqlErrorKind::ReadOnly,
-            // Of `one_table`; no other statement casts a text.
-            "22P02" => SqlErrorKind::Setting(
-                "the `search_path` of this transaction finds another table of this name than that of the store, which \
-                 would run a key a second time; give the store and the transaction the same `search_path`, or the store \
-                 a table with its schema in front",
-            ),
-            "42P05" => SqlErrorKind::Setting(
-                "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
-                 and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
-            ),
-            "08P01" if refuses_start_up(error, "extra_float_digits") => SqlErrorKind::Setting(
-                "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
-                 `ignore_startup_parameters = extra_float_digits`",
-            ),
-            "08P01" if refuses_start_up(error, "") => SqlErrorKind::Setting(
-                "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
-                 `ignore_startup_parameters`",
-            ),
-            // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
-            // prepared statements.
-            "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
-                SqlErrorKind::Busy
-            }
-            // `XX000` is also what Supavisor returns without room for another client, or without its server.
-            code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
-
-            code if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unavailable,
-            _ => SqlErrorKind::Other,
-        }
-    }
-
-    fn with_credentials(options: PgConnectOptions, credentials: Credentials) -> PgConnectOptions {
-        let (user, password) = credentials.into_parts();
-        let options = options.password(&password);
-        match user {
-            Some(user) => options.username(&user),
-            None => options,
-        }
-    }
-
-    fn transport(options: &PgConnectOptions) -> Option<String> {
-        let why = match options.get_ssl_mode() {
-            PgSslMode::Disable => "a connection without TLS (`sslmode=disable`)",
-            PgSslMode::Allow => "a connection that may be without TLS (`sslmode=allow`)",
-            PgSslMode::Prefer => {
-                "a connection that may be without TLS (`sslmode=prefer`, which is the default)"
-            }
-            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => return None,
-        };
-        let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
-        let instead = "set `sslmode=verify-full` with `sslrootcert`, and a TLS feature of sqlx";
-        (!is_local).then(|| transport::warning(Self::DIALECT.name, why, instead))
-    }
-
-    // Only the URL shows the capacity of the cache. The host may be none of a URL.
-    fn is_unnamed(options: &PgConnectOptions) -> bool {
-        let options = options.clone().host("localhost").username("idem");
-        let url = options.to_url_lossy();
-        let mut settings = url.query_pairs();
-        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
-    }
-
-    fn keeps_statements(conn: &PgConnection) -> bool {
-        conn.cached_statements_size() > 0
-    }
-
-    async fn probe(conn: &mut PgConnection, table: &str) -> Result<Probed, sqlx::Error> {
-        // A name with a schema needs no search, which may lack the right to that schema.
-        let name = if table.contains('.') {
-            "NULL".to_owned()
-        } else {
-            format!("'{table}'")
-        };
-        let settings = format!(
-            "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery(), \
-             quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
-             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass({name})), current_schema()))"
-        );
-        let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(settings)));
-        let (fsync, commit, standby, schema): (String, String, bool, Option<String>) =
-            FromRow::from_row(&row.await?)?;
-        let mut warnings = Vec::new();
-        if standby {
-            warnings.push(
-                "PostgreSQL: this server is a standby and only reads; no call runs".to_owned(),
-            );
-        }
-        if fsync == "off" || commit == "off" {
-            warnings.push(format!(
-                "PostgreSQL: fsync is {fsync} and synchronous_commit is {commit}: a crash of the server \
-                 forgets what it has acknowledged, and a body may run again"
-            ));
-        }
-        Ok(Probed {
-            warnings,
-            batches: true,
-            schema,
-            ..Probed::default()
-        })
-    }
-
-    async fn run<'c>(
-        conn: &'c mut PgConnection,
-        statement: &'c Statement,
-        arguments: &'c [Argument<'c>],
-        named: bool,
-    ) -> Result<StatementReply, sqlx::Error> {
-        let named = named && statement.kind != StatementKind::Block;
-        let query = if let [Argument::Calls(calls)] = arguments {
-            with_arrays(&statement.text, calls).persistent(named)
-        } else {
-            bound!(sqlx::Postgres, statement, arguments, named)
-        };
-        reply!(conn, statement, query)
+        code if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unavailable,
+        _ => SqlErrorKind::Other,
     }
 }
 
 /// Whether a proxy refuses this parameter of a new connection; an empty name stands for any.
 ///
 /// <https://github.com/pgbouncer/pgbouncer/blob/pgbouncer_1_18_0/src/client.c>
-fn refuses_start_up(error: &dyn DatabaseError, parameter: &str) -> bool {
-    let message = error.message();
-    message.contains("startup parameter") && message.contains(parameter)
+fn refuses_start_up(text: &str, parameter: &str) -> bool {
+    text.contains("startup parameter") && text.contains(parameter)
 }
 
-/// A query for several calls, with an array for each of their arguments.
-fn with_arrays<'q>(
-    text: &SqlText,
-    calls: &[Vec<Argument<'q>>],
-) -> Query<'q, sqlx::Postgres, PgArguments> {
-    let mut query = sqlx::query(sqlx::AssertSqlSafe(Arc::clone(text)));
-    for (index, first) in calls[0].iter().enumerate() {
-        let all = calls.iter().map(|call| call[index]);
-        query = match first {
-            Argument::Int(_) => query.bind(all.map(Argument::int).collect::<Vec<_>>()),
-            Argument::Text(_) => query.bind(all.map(Argument::text).collect::<Vec<_>>()),
-            _ => query.bind(all.map(Argument::bytes).collect::<Vec<_>>()),
-        };
+impl Database for Postgres {
+    const DIALECT: &'static Dialect = Dialect::POSTGRES;
+
+    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+        sqlx_client::postgres::client(url)
     }
-    query
+
+    fn probe<'a>(session: &'a mut dyn SqlSession, table: &'a str) -> SqlFuture<'a, Probed> {
+        Box::pin(probe(session, table))
+    }
+
+    fn findings(session: &mut dyn SqlSession) -> SqlFuture<'_, Vec<Finding>> {
+        Box::pin(findings::findings(session))
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::str::FromStr as _;
-
-    use super::{PgConnectOptions, Postgres, SqlDriver as _};
-
-    #[test]
-    fn statements_have_no_names_at_a_capacity_of_zero() {
-        for (path, host, unnamed) in [
-            ("app:secret@db.example/shop", "", false),
-            (
-                "app:secret@db.example/shop?statement-cache-capacity=0",
-                "",
-                true,
-            ),
-            ("app@[::1]/a%20b?statement-cache-capacity=0", "", true),
-            ("app@db.example/shop?statement-cache-capacity=10", "", false),
-            (
-                "/shop?host=/var/run/a%20b&statement-cache-capacity=0",
-                "",
-                true,
-            ),
-            // Hosts that are none of a URL.
-            (
-                "app@db.example/shop?statement-cache-capacity=0",
-                "::1",
-                true,
-            ),
-            (
-                "app@db.example/shop?statement-cache-capacity=0",
-                "a:b/c d",
-                true,
-            ),
-        ] {
-            let options = PgConnectOptions::from_str(&format!("postgres://{path}")).unwrap();
-            let options = match host {
-                "" => options,
-                host => options.host(host).username("a:b/c@d"),
-            };
-            assert_eq!(Postgres::is_unnamed(&options), unnamed, "{path} {host}");
-        }
+async fn probe(session: &mut dyn SqlSession, table: &str) -> Result<Probed, SqlError> {
+    // A name with a schema needs no search, which may lack the right to that schema.
+    let name = if table.contains('.') {
+        "NULL".to_owned()
+    } else {
+        format!("'{table}'")
+    };
+    let settings = format!(
+        "SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery()::int::bigint, \
+         quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
+         ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass({name})), current_schema()))"
+    );
+    let (fsync, commit, standby, schema) = row(session, settings, |row| {
+        let schema = row.text(3)?.map(Cow::into_owned);
+        Ok((row.string(0)?, row.string(1)?, row.number(2)? != 0, schema))
+    })
+    .await?;
+    let mut warnings = Vec::new();
+    if standby {
+        warnings
+            .push("PostgreSQL: this server is a standby and only reads; no call runs".to_owned());
     }
+    if fsync == "off" || commit == "off" {
+        warnings.push(format!(
+            "PostgreSQL: fsync is {fsync} and synchronous_commit is {commit}: a crash of the server \
+             forgets what it has acknowledged, and a body may run again"
+        ));
+    }
+    Ok(Probed {
+        warnings,
+        batches: true,
+        schema,
+        ..Probed::default()
+    })
 }

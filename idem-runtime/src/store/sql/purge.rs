@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::argument::Argument;
-use super::backend::{Backend, SqlDriver};
+use super::argument::SqlArgument;
+use super::backend::Backend;
 use super::claim::fresh;
 use super::queue::Priority;
 use super::state::{SqlStore, SqlStoreState};
@@ -166,9 +166,9 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     async fn purge_batch(&self, purge: Purge) -> Result<u64, StoreError> {
-        let limit = [Argument::Int(purge.batch.into())];
+        let limit = [SqlArgument::Int(purge.batch.into())];
         let statement = &self.statements.purge;
         Ok(self
             .pool

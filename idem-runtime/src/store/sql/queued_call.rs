@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::argument::{Argument, OwnedArgument};
+use super::argument::{OwnedArgument, SqlArgument};
 use super::statement::{BatchStatement, Statement};
 
 /// The text of a call in a script, besides its arguments, in bytes.
@@ -20,9 +20,9 @@ pub(super) struct QueuedCall {
 
 impl QueuedCall {
     /// `None`: the statement is always sent alone.
-    pub(super) fn new(statement: &Statement, arguments: &[Argument<'_>]) -> Option<Self> {
+    pub(super) fn new(statement: &Statement, arguments: &[SqlArgument<'_>]) -> Option<Self> {
         let batch = statement.batch.as_ref()?;
-        let bytes = TEXT + arguments.iter().map(Argument::len).sum::<usize>();
+        let bytes = TEXT + arguments.iter().map(SqlArgument::len).sum::<usize>();
         (bytes <= batch.most_bytes).then(|| Self {
             batch: Arc::clone(batch),
             arguments: arguments.iter().map(OwnedArgument::from).collect(),
@@ -38,7 +38,7 @@ impl QueuedCall {
         }
     }
 
-    pub(super) fn arguments(&self) -> Vec<Argument<'_>> {
+    pub(super) fn arguments(&self) -> Vec<SqlArgument<'_>> {
         self.arguments.iter().map(OwnedArgument::borrow).collect()
     }
 

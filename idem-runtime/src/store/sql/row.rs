@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::argument::Argument;
+use super::argument::SqlArgument;
 use super::columns::FOREVER_LIFE;
+use super::error::SqlError;
+use super::session::SqlRow;
 use crate::record::{FOREVER, HEADER, JournalKind, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -23,21 +25,21 @@ pub(crate) struct Row {
     too_large: Option<usize>,
 }
 
-/// The columns of a row, borrowed from the driver.
-pub(crate) struct RowColumns<'r> {
-    pub(crate) layout: i64,
-    pub(crate) state: &'r str,
-    pub(crate) owner: &'r [u8],
-    pub(crate) fence: i64,
-    pub(crate) attempts: i64,
-    pub(crate) detail: i64,
-    pub(crate) retain_ms: i64,
-    pub(crate) fingerprint: &'r [u8],
-    pub(crate) body: Option<&'r [u8]>,
-    pub(crate) left_us: i64,
-    pub(crate) now_us: i64,
-    pub(crate) version: i64,
-    pub(crate) body_bytes: Option<i64>,
+/// The columns of a row, borrowed from the client.
+struct RowColumns<'r> {
+    layout: i64,
+    state: &'r str,
+    owner: &'r [u8],
+    fence: i64,
+    attempts: i64,
+    detail: i64,
+    retain_ms: i64,
+    fingerprint: &'r [u8],
+    body: Option<&'r [u8]>,
+    left_us: i64,
+    now_us: i64,
+    version: i64,
+    body_bytes: Option<i64>,
 }
 
 impl Row {
@@ -46,8 +48,30 @@ impl Row {
         self.record.len()
     }
 
+    /// Reads the columns of a table's row, which come first.
+    pub(crate) fn read(row: &dyn SqlRow) -> Result<Self, SqlError> {
+        let state = row.text(1)?.ok_or_else(SqlError::null)?;
+        let bytes = |column| row.bytes(column)?.ok_or_else(SqlError::null);
+        let (owner, fingerprint, body) = (bytes(2)?, bytes(7)?, row.bytes(8)?);
+        Ok(Self::new(&RowColumns {
+            layout: row.number(0)?,
+            state: &state,
+            owner: &owner,
+            fence: row.number(3)?,
+            attempts: row.number(4)?,
+            detail: row.number(5)?,
+            retain_ms: row.number(6)?,
+            fingerprint: &fingerprint,
+            body: body.as_deref(),
+            left_us: row.number(9)?,
+            now_us: row.number(10)?,
+            version: row.number(11)?,
+            body_bytes: row.int(12)?,
+        }))
+    }
+
     /// Assembles the bytes of the record, with one copy of the answer.
-    pub(crate) fn new(parts: &RowColumns<'_>) -> Self {
+    fn new(parts: &RowColumns<'_>) -> Self {
         // A record of another layout is refused unchanged.
         let record = match bytes(parts) {
             Some(record) => record,
@@ -100,9 +124,9 @@ impl Row {
     }
 
     /// The version, the owner and the fence of the last write, as the statements compare them.
-    pub(crate) fn last_write(&self) -> [Argument<'_>; 3] {
-        let [version, fence] = [self.version, self.fence].map(Argument::Int);
-        [version, Argument::Bytes(&self.owner), fence]
+    pub(crate) fn last_write(&self) -> [SqlArgument<'_>; 3] {
+        let [version, fence] = [self.version, self.fence].map(SqlArgument::Int);
+        [version, SqlArgument::Bytes(&self.owner), fence]
     }
 
     /// The fence of a record that this row's statement has inserted.

@@ -1,48 +1,51 @@
 //! The address of a database.
 
-use std::str::FromStr as _;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-use sqlx::{Connection, Database, Pool};
-
-use super::backend::{Backend, Options};
+use super::backend::Backend;
+use super::session::SqlClient;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The address of a database: a URL, a pool, or connection options.
+/// The client of a store's own connections, for one kind of database.
 ///
-/// Of a pool the options are used, not the connections: see [`SqlStore`](super::SqlStore). Settings that idem has no
-/// name for (TLS, certificates, the size of the statement cache, which must be 0 for PgBouncer before its version 1.21)
-/// are set on sqlx's own options.
+/// Made of a URL, of sqlx's options, or of a pool of sqlx. Of a pool the options are used, not the connections: see
+/// [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of the statement
+/// cache, which must be 0 for PgBouncer before its version 1.21) are set on sqlx's own options.
 ///
 /// | database | URL |
 /// |---|---|
 /// | PostgreSQL | `postgres://user:password@host:5432/database` |
 /// | MySQL, MariaDB | `mysql://user:password@host:3306/database` |
 /// | SQLite | `sqlite:path/to/file.db` |
-pub struct SqlSource<B: Backend>(Result<Options<B>, StoreError>);
+pub struct SqlSource<B: Backend>(
+    Result<Arc<dyn SqlClient>, StoreError>,
+    PhantomData<fn() -> B>,
+);
 
 // Options may show a password.
 debug_fields!([B: Backend] SqlSource<B> {});
 
 impl<B: Backend> SqlSource<B> {
-    /// From sqlx's own options.
-    pub fn options(options: <<B::Db as Database>::Connection as Connection>::Options) -> Self {
-        Self(Ok(options))
+    /// From a client of any library, whose connections are to a database of this kind.
+    pub fn new(client: impl SqlClient + 'static) -> Self {
+        Self(Ok(Arc::new(client)), PhantomData)
     }
 
-    pub(super) fn into_options(self) -> Result<Options<B>, StoreError> {
+    pub(super) fn into_client(self) -> Result<Arc<dyn SqlClient>, StoreError> {
         self.0
     }
 }
 
-/// What a store connects to: a URL, a reference to a pool of sqlx, or a [`SqlSource`].
+/// What a store connects to: a URL, options of sqlx, a reference to a pool of sqlx, or a [`SqlSource`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no address that this store can connect to",
-    label = "not a URL, a reference to a pool, or a `SqlSource`",
+    label = "not a URL, options of sqlx, a reference to a pool, or a `SqlSource`",
     note = "a pool is of sqlx 0.9, which idem-runtime uses, and of the database of the store: `&sqlx::PgPool` for a \
             `PostgresStore`"
 )]
 pub trait IntoSqlSource<B: Backend> {
-    /// The address.
+    /// The client of the store's own connections.
     fn into_source(self) -> SqlSource<B>;
 }
 
@@ -54,11 +57,11 @@ impl<B: Backend> IntoSqlSource<B> for SqlSource<B> {
 
 impl<B: Backend> IntoSqlSource<B> for &str {
     fn into_source(self) -> SqlSource<B> {
-        // The error of sqlx may quote the address, with the password in it.
-        SqlSource(Options::<B>::from_str(self).map_err(|_| {
+        let client = B::client(self).ok_or_else(|| {
             let message = format!("connecting: this is no URL for {}", B::DIALECT.name);
             StoreError::new(StoreErrorKind::Refused, message)
-        }))
+        });
+        SqlSource(client, PhantomData)
     }
 }
 
@@ -71,11 +74,5 @@ impl<B: Backend> IntoSqlSource<B> for String {
 impl<B: Backend> IntoSqlSource<B> for &String {
     fn into_source(self) -> SqlSource<B> {
         self.as_str().into_source()
-    }
-}
-
-impl<B: Backend> IntoSqlSource<B> for &Pool<B::Db> {
-    fn into_source(self) -> SqlSource<B> {
-        SqlSource(Ok((*self.connect_options()).clone()))
     }
 }

@@ -2,22 +2,15 @@
 
 mod findings;
 pub(super) mod group_commit;
-pub(super) mod transaction_depth;
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use sqlx::error::DatabaseError;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Executor as _, SqliteConnection};
-
-use super::argument::Argument;
-use super::backend::{Probed, SqlDriver};
+use super::backend::{Database, Probed};
 use super::dialect::{Dialect, StatementKind};
-use super::error_kind::SqlErrorKind;
+use super::error::{SqlError, SqlErrorKind};
 use super::hit_rate::HitRate;
-use super::macros::{bound, common, reply};
-use super::statement::{Statement, StatementReply};
-use super::transaction::SqlConnection;
+use super::session::{SqlClient, SqlFuture, SqlSession, row};
+use super::sqlx_client;
 use crate::store::Finding;
 
 /// SQLite 3.42 or newer; the bundled one is.
@@ -25,14 +18,16 @@ use crate::store::Finding;
 #[non_exhaustive]
 pub struct Sqlite;
 
-/// How long a statement waits for a writer in another process.
-const BUSY: Duration = Duration::from_secs(1);
-
 /// The kind of an error: its primary code is the low byte; <https://sqlite.org/rescode.html>
 fn kind_of(code: i32, message: &str) -> SqlErrorKind {
+    const SNAPSHOT: i32 = 517;
     let has = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
     match code & 0xff {
-        5 | 6 => SqlErrorKind::Collision,
+        // Not `SQLITE_BUSY_SNAPSHOT`, because the reads of that transaction are outdated, and stay so.
+        5 => SqlErrorKind::Collision {
+            goes_on: code != SNAPSHOT,
+        },
+        6 => SqlErrorKind::Collision { goes_on: false },
         13 => SqlErrorKind::Full,
         3 | 23 => SqlErrorKind::Refused,
         8 => SqlErrorKind::Setting(
@@ -54,7 +49,7 @@ fn kind_of(code: i32, message: &str) -> SqlErrorKind {
     }
 }
 
-const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     name: "SQLite",
     // The machine's clock, which all processes with the file share. Whole milliseconds, because a floating point number
     // holds no more exactly.
@@ -107,81 +102,47 @@ const DIALECT: Dialect = Dialect {
     shared: "",
     releases: true,
     lock_wait: |_| 0,
+    own_lock_wait: "PRAGMA busy_timeout",
+    error_kind: |code, text| {
+        code.parse()
+            .map_or(SqlErrorKind::Other, |code| kind_of(code, text))
+    },
 };
 
-impl SqlDriver for Sqlite {
-    common!(Sqlite, SqliteConnection, &[u8]);
+impl Database for Sqlite {
+    const DIALECT: &'static Dialect = Dialect::SQLITE;
 
-    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
-        let code = error.code().unwrap_or_default().parse();
-        code.map_or(SqlErrorKind::Other, |code| kind_of(code, error.message()))
+    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+        sqlx_client::sqlite::client(url)
     }
 
-    // Not `SQLITE_BUSY_SNAPSHOT`, because the reads of that transaction are outdated, and stay so.
-    fn is_busy(error: &dyn DatabaseError) -> bool {
-        const BUSY: i32 = 5;
-        const SNAPSHOT: i32 = 517;
-        let code = error.code().unwrap_or_default().parse::<i32>();
-        code.is_ok_and(|code| code & 0xff == BUSY && code != SNAPSHOT)
+    fn probe<'a>(session: &'a mut dyn SqlSession, _: &'a str) -> SqlFuture<'a, Probed> {
+        Box::pin(probe(session))
     }
 
-    fn group_commit(options: &SqliteConnectOptions) -> Option<SqliteConnectOptions> {
-        Some(options.clone())
+    fn findings(session: &mut dyn SqlSession) -> SqlFuture<'_, Vec<Finding>> {
+        Box::pin(findings::findings(session))
     }
+}
 
-    fn store_options(options: SqliteConnectOptions) -> SqliteConnectOptions {
-        options
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            // An acknowledged answer survives a power cut too.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY)
+async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
+    let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";
+    let file = row(session, file, |row| row.string(0)).await?;
+    if file.is_empty() {
+        return Err(SqlError::unfit(
+            "a database in memory is gone with its connections, and with it what has run; name a file, or use a \
+             `MemoryStore`",
+        ));
     }
-
-    async fn probe(conn: &mut SqliteConnection, _: &str) -> Result<Probed, sqlx::Error> {
-        let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";
-        let file: String = sqlx::query_scalar(file).fetch_one(&mut *conn).await?;
-        if file.is_empty() {
-            let problem = "a database in memory is gone with its connections, and with it what has run; \
-                           name a file, or use a `MemoryStore`";
-            return Err(sqlx::Error::Configuration(problem.into()));
-        }
-        let mode = "PRAGMA journal_mode";
-        let mode: String = sqlx::query_scalar(mode).fetch_one(&mut *conn).await?;
-        let warning = format!(
+    let mode = row(session, "PRAGMA journal_mode", |row| row.string(0)).await?;
+    let mut probed = Probed::default();
+    if mode != "wal" {
+        probed.warnings.push(format!(
             "SQLite: the journal mode is {mode}, not wal: readers and writers wait for each other, \
              and an answer may be late (is the file on a network drive?)"
-        );
-        Ok(Probed {
-            warnings: if mode == "wal" {
-                Vec::new()
-            } else {
-                vec![warning]
-            },
-            ..Probed::default()
-        })
+        ));
     }
-
-    async fn run<'c>(
-        conn: &'c mut SqliteConnection,
-        statement: &'c Statement,
-        arguments: &'c [Argument<'c>],
-        named: bool,
-    ) -> Result<StatementReply, sqlx::Error> {
-        let named = named && statement.kind != StatementKind::Block;
-        let query = bound!(sqlx::Sqlite, statement, arguments, named);
-        reply!(conn, statement, query)
-    }
-
-    async fn own_lock_wait(conn: &mut SqliteConnection) -> Result<Option<i64>, sqlx::Error> {
-        use sqlx::Row as _;
-        let row = conn.fetch_one(sqlx::raw_sql("PRAGMA busy_timeout")).await?;
-        row.try_get(0).map(Some)
-    }
-
-    fn start_restore(conn: &mut SqliteConnection, own_lock_wait: i64) {
-        transaction_depth::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
-    }
+    Ok(probed)
 }
 
 #[cfg(test)]
@@ -191,9 +152,21 @@ mod tests {
     #[test]
     fn the_kind_of_an_error_is_that_of_its_primary_code() {
         for (code, message, kind) in [
-            (5, "database is locked", SqlErrorKind::Collision),
-            (6, "database table is locked", SqlErrorKind::Collision),
-            (5 | 2 << 8, "database is locked", SqlErrorKind::Collision),
+            (
+                5,
+                "database is locked",
+                SqlErrorKind::Collision { goes_on: true },
+            ),
+            (
+                517,
+                "database is locked",
+                SqlErrorKind::Collision { goes_on: false },
+            ),
+            (
+                6,
+                "database table is locked",
+                SqlErrorKind::Collision { goes_on: false },
+            ),
             (3, "access permission denied", SqlErrorKind::Refused),
             (23, "authorization denied", SqlErrorKind::Refused),
             (9, "interrupted", SqlErrorKind::Busy),

@@ -1,8 +1,10 @@
 //! A store, and what its clones share.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::backend::{Backend, SqlDriver};
+use super::backend::Backend;
+use super::dialect::Dialect;
 use super::hit_rate::HitRate;
 use super::pool::ConnectionPool;
 use super::statement_texts::Statements;
@@ -26,15 +28,22 @@ use crate::store::observers::Observers;
 /// # drop(engine);
 /// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
 /// ```
-pub struct SqlStore<B: Backend>(pub(super) Arc<SqlStoreState<B>>);
+pub struct SqlStore<B: Backend>(pub(super) Arc<SqlStoreState>, PhantomData<fn() -> B>);
+
+impl<B: Backend> SqlStore<B> {
+    pub(super) fn of(state: SqlStoreState) -> Self {
+        Self(Arc::new(state), PhantomData)
+    }
+}
 
 /// The state that the clones of a store share.
-pub(crate) struct SqlStoreState<B: SqlDriver> {
-    pub(super) pool: Arc<ConnectionPool<B>>,
+pub(crate) struct SqlStoreState {
+    pub(super) dialect: &'static Dialect,
+    pub(super) pool: Arc<ConnectionPool>,
     /// For renewals and reads. Its connections are made on the engine's own thread.
-    pub(super) engine_pool: Arc<ConnectionPool<B>>,
+    pub(super) engine_pool: Arc<ConnectionPool>,
     /// For listings. Its one connection is made there as well, and delays no other statement.
-    pub(super) listing_pool: Arc<ConnectionPool<B>>,
+    pub(super) listing_pool: Arc<ConnectionPool>,
     pub(super) statements: Statements,
     pub(super) hit_rate: HitRate,
     /// Notified of steps of the database's clock.
@@ -56,7 +65,7 @@ pub(crate) struct SqlStoreState<B: SqlDriver> {
 
 impl<B: Backend> Clone for SqlStore<B> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self(Arc::clone(&self.0), PhantomData)
     }
 }
 

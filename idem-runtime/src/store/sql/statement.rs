@@ -1,16 +1,17 @@
 //! A statement for a table, and the reply to it.
 
-#![allow(unnameable_types, reason = "part of a sealed trait")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::argument::Arguments;
 use super::dialect::StatementKind;
-use super::error_kind::SqlErrorKind;
-use super::primary_key::PrimaryKey;
+use super::error::{SqlError, SqlErrorKind};
+use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey};
 use super::row::Row;
+use super::session::{SqlReply, SqlRow, SqlSession, SqlStatement};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::multi_row::MultiRowStatement;
+use super::template::{with_calls, with_literals};
 use crate::store::StoreError;
 
 /// A cheap clone of the text of a statement.
@@ -18,13 +19,13 @@ pub(crate) type SqlText = Arc<str>;
 
 /// A statement for a table.
 #[derive(Debug)]
-pub struct Statement {
+pub(crate) struct Statement {
     pub(crate) text: SqlText,
     /// The argument of each parameter, for dialects without numbered parameters.
     pub(crate) order: Arc<[usize]>,
     pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
-    pub(crate) is_known: AtomicBool,
+    pub(super) is_known: AtomicBool,
     /// The statement that does the same for several calls in a group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
@@ -51,6 +52,47 @@ impl Statement {
             self.kind,
             StatementKind::Fetch | StatementKind::Several | StatementKind::Block
         )
+    }
+
+    /// Sends it on this session; `named`: by a name that the connection keeps.
+    pub(crate) async fn send(
+        &self,
+        session: &mut dyn SqlSession,
+        arguments: Arguments<'_>,
+        named: bool,
+    ) -> Result<StatementReply, SqlError> {
+        let dialect = session.dialect();
+        let mut reply = StatementReply::default();
+        let mut receive = |part: SqlReply<'_>| reply.receive(self.kind, part);
+        // Of several calls.
+        let all;
+        let (order, arguments) = match arguments {
+            Arguments::One(arguments) if self.kind.is_script() => {
+                let script = with_literals(dialect, &self.text, arguments);
+                session.script(script, &mut receive).await?;
+                return Ok(reply);
+            }
+            Arguments::One(arguments) => (&self.order[..], arguments),
+            Arguments::Several(calls) if dialect.numbered => {
+                all = Arguments::arrays(calls);
+                (&[][..], &all[..])
+            }
+            Arguments::Several(calls) if self.kind == StatementKind::Several => {
+                // Each call is a key, and surplus parameters repeat the last one.
+                let key = |at: usize| calls[at.min(calls.len() - 1)][0];
+                all = (0..self.order.len()).map(key).collect();
+                (&[][..], &all[..])
+            }
+            Arguments::Several(calls) => {
+                let script = with_calls(dialect, &self.text, calls);
+                session.script(script, &mut receive).await?;
+                return Ok(reply);
+            }
+        };
+        let named = named && self.kind != StatementKind::Block;
+        let statement = SqlStatement::new(&self.text, named, (order, arguments), &self.is_known);
+        session.send(statement, &mut receive).await?;
+        Ok(reply)
     }
 }
 
@@ -125,7 +167,7 @@ impl BatchStatement {
 
 /// The reply to a statement.
 #[derive(Debug, Default)]
-pub struct StatementReply {
+pub(crate) struct StatementReply {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
     /// The time at which a row was changed, which is the fence of an inserted record.
@@ -139,6 +181,45 @@ pub struct StatementReply {
 }
 
 impl StatementReply {
+    /// Adds a part of the reply to a statement of this kind.
+    fn receive(&mut self, kind: StatementKind, part: SqlReply<'_>) -> Result<(), SqlError> {
+        let row = match part {
+            SqlReply::Row(row) => row,
+            SqlReply::Done {
+                affected,
+                last_insert_id,
+            } => {
+                if kind == StatementKind::Execute {
+                    self.affected += affected;
+                    let number = i64::try_from(last_insert_id).ok();
+                    self.granted = number.filter(|number| *number > 0);
+                }
+                return Ok(());
+            }
+        };
+        match kind {
+            // Others of a script may return rows as well; those of the table have more columns.
+            kind if kind.returns_a_row() => {
+                if row.columns() > 3 {
+                    self.row = Some(Row::read(row)?);
+                }
+                return Ok(());
+            }
+            StatementKind::Execute => return Ok(()),
+            StatementKind::Grant => self.granted = Some(row.number(0)?),
+            StatementKind::Grants => self.grants.push((key(row, 0)?, row.number(1)?)),
+            StatementKind::Several => self.rows.push((key(row, 13)?, Row::read(row)?)),
+            // The last two columns are behind those of a row.
+            _ => {
+                let at = row.columns() - 2;
+                self.block
+                    .push((key(row, at)?, row.string(at + 1)?, Row::read(row)?));
+            }
+        }
+        self.affected += 1;
+        Ok(())
+    }
+
     /// The database's time, in microseconds, if the reply has it.
     pub(crate) fn now_us(&self) -> Option<u64> {
         let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
@@ -150,18 +231,35 @@ impl StatementReply {
     }
 }
 
+/// The primary key in a column. An invalid one matches no record and no call.
+fn key(row: &dyn SqlRow, column: usize) -> Result<PrimaryKey, SqlError> {
+    let key = row.bytes(column)?.unwrap_or_default();
+    Ok((&*key).try_into().unwrap_or([0; PRIMARY_KEY_LEN]))
+}
+
+/// Sends a script, and reads the row of the table that it returns.
+pub(super) async fn fetch_row(
+    session: &mut dyn SqlSession,
+    script: String,
+) -> Result<Option<Row>, SqlError> {
+    let mut reply = StatementReply::default();
+    let mut receive = |part: SqlReply<'_>| reply.receive(StatementKind::Fetch, part);
+    session.script(script, &mut receive).await?;
+    Ok(reply.row)
+}
+
 /// The outcome of a statement, with the kind of a server's error.
 pub(crate) type StatementOutcome = Result<StatementReply, (Option<SqlErrorKind>, StoreError)>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sql::backend::SqlDriver;
+    use crate::store::sql::dialect::Dialect;
     use crate::store::sql::statement_texts::Statements;
 
-    fn is_told_apart<B: SqlDriver>() {
-        let all = Statements::new(B::DIALECT, "records", std::time::Duration::ZERO, 0);
-        let name = B::DIALECT.name;
+    fn is_told_apart(dialect: &Dialect) {
+        let all = Statements::new(dialect, "records", std::time::Duration::ZERO, 0);
+        let name = dialect.name;
         assert!(all.read.only_reads() && all.list.only_reads(), "{name}");
         for write in [&all.claim, &all.insert, &all.complete, &all.renew] {
             assert!(!write.only_reads(), "{name}: {}", write.text);
@@ -171,11 +269,11 @@ mod tests {
     #[test]
     fn a_claim_is_no_read() {
         #[cfg(feature = "postgres")]
-        is_told_apart::<crate::store::sql::postgres::Postgres>();
+        is_told_apart(Dialect::POSTGRES);
         #[cfg(feature = "mysql")]
-        is_told_apart::<crate::store::sql::mysql::MySql>();
+        is_told_apart(Dialect::MYSQL);
         #[cfg(feature = "sqlite")]
-        is_told_apart::<crate::store::sql::sqlite::Sqlite>();
+        is_told_apart(Dialect::SQLITE);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::argument::Argument;
+use super::argument::SqlArgument;
 use super::dialect::{Around, Dialect};
 
 /// A part of a template.
@@ -40,7 +40,6 @@ pub(super) fn positional(template: &str) -> (String, Vec<usize>) {
 }
 
 /// A template with a repeated part.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) struct Repeated<'a> {
     pub(super) before: &'a str,
     pub(super) separator: &'a str,
@@ -48,7 +47,6 @@ pub(super) struct Repeated<'a> {
     pub(super) after: &'a str,
 }
 
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
 impl<'a> Repeated<'a> {
     pub(super) fn of(template: &'a str) -> Self {
         let (before, repeated) = template.split_once('[').unwrap_or((template, ""));
@@ -69,7 +67,7 @@ impl<'a> Repeated<'a> {
 pub(super) fn with_literals(
     dialect: &Dialect,
     template: &str,
-    arguments: &[Argument<'_>],
+    arguments: &[SqlArgument<'_>],
 ) -> String {
     let mut text = String::with_capacity(template.len() + 512);
     push(dialect, &mut text, template, arguments);
@@ -77,8 +75,11 @@ pub(super) fn with_literals(
 }
 
 /// The text with the arguments of several calls in it.
-#[cfg(feature = "mysql")]
-pub(super) fn with_calls(dialect: &Dialect, template: &str, calls: &[Vec<Argument<'_>>]) -> String {
+pub(super) fn with_calls(
+    dialect: &Dialect,
+    template: &str,
+    calls: &[Vec<SqlArgument<'_>>],
+) -> String {
     let template = Repeated::of(template);
     let mut text = template.before.to_owned();
     for (number, arguments) in calls.iter().enumerate() {
@@ -91,17 +92,17 @@ pub(super) fn with_calls(dialect: &Dialect, template: &str, calls: &[Vec<Argumen
     text
 }
 
-fn push(dialect: &Dialect, text: &mut String, template: &str, arguments: &[Argument<'_>]) {
+fn push(dialect: &Dialect, text: &mut String, template: &str, arguments: &[SqlArgument<'_>]) {
     split(template, |piece| match piece {
         Piece::Text(piece) => text.push_str(piece),
         Piece::Argument(index) => match arguments[index] {
-            Argument::Bytes(bytes) => literal(text, dialect.bytes, bytes),
-            Argument::Int(number) => {
+            SqlArgument::Bytes(bytes) => literal(text, dialect.bytes, bytes),
+            SqlArgument::Int(number) => {
                 let _ = write!(text, "{number}");
             }
-            Argument::Text(value) => literal(text, dialect.text, value.as_bytes()),
-            // No script has several calls as one of its arguments.
-            Argument::Null | Argument::Calls(_) => text.push_str("NULL"),
+            SqlArgument::Text(value) => literal(text, dialect.text, value.as_bytes()),
+            // No script has an array.
+            SqlArgument::Null | SqlArgument::Array(_) => text.push_str("NULL"),
         },
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::argument::Argument;
+use super::argument::SqlArgument;
 use super::backend::Backend;
 use super::columns::{HeaderColumns, displayed_operation, life_us};
 use super::primary_key::primary_key;
@@ -26,7 +26,7 @@ impl<B: Backend> SqlStore<B> {
     async fn send(
         &self,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> Result<StatementReply, StoreError> {
         let purpose = ("a test", Priority::Other);
         self.0.pool.run(purpose, statement, arguments).await
@@ -40,7 +40,9 @@ impl<B: Backend> SqlStore<B> {
     pub async fn age(&self, by: Duration) -> Result<(), StoreError> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         let statement = statement_texts::age(B::DIALECT, &self.0.table);
-        self.send(&statement, &[Argument::Int(by)]).await.map(drop)
+        self.send(&statement, &[SqlArgument::Int(by)])
+            .await
+            .map(drop)
     }
 
     /// Stores raw bytes under a key, past the store.
@@ -55,15 +57,15 @@ impl<B: Backend> SqlStore<B> {
         life: Duration,
     ) -> Result<(), StoreError> {
         let (primary_key, shown) = (primary_key(key), displayed_operation(key));
-        let (key, shown) = (Argument::Bytes(&primary_key), Argument::Text(&shown));
+        let (key, shown) = (SqlArgument::Bytes(&primary_key), SqlArgument::Text(&shown));
         let forget = statement_texts::forget(B::DIALECT, &self.0.table);
         self.send(&forget, &[key]).await?;
         let header = Header::decode(bytes);
         let body = header.as_ref().map_or(bytes, |_| &bytes[HEADER..]);
         let columns = HeaderColumns::new(header.as_ref().unwrap_or(&NO_HEADER));
         let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
-        let layout = header.map_or(Argument::Int(0), |_| layout);
-        let (body, life) = (Argument::Bytes(body), Argument::Int(life_us(life)));
+        let layout = header.map_or(SqlArgument::Int(0), |_| layout);
+        let (body, life) = (SqlArgument::Bytes(body), SqlArgument::Int(life_us(life)));
         let arguments = [
             key, shown, layout, state, owner, fence, attempts, detail, retain, print, body, life,
         ];
@@ -79,7 +81,7 @@ impl<B: Backend> SqlStore<B> {
     pub async fn peek(&self, key: &RecordKey) -> Result<Option<Vec<u8>>, StoreError> {
         let key = primary_key(key);
         let read = &self.0.statements.read;
-        let row = self.send(read, &[Argument::Bytes(&key)]).await?.row;
+        let row = self.send(read, &[SqlArgument::Bytes(&key)]).await?.row;
         Ok(row.and_then(|row| row.bytes().map(|bytes| bytes.to_vec())))
     }
 }

@@ -1,9 +1,8 @@
 //! The caller's transaction.
 
-use sqlx::Transaction;
-use sqlx::pool::PoolConnection;
+use super::session::SqlSession;
 
-/// A transaction or connection of sqlx that a call can use.
+/// A transaction or connection of a SQL client that a call can use.
 ///
 /// For `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx).
 ///
@@ -17,6 +16,9 @@ use sqlx::pool::PoolConnection;
 /// transaction on: SQLite may have rolled that back by itself.
 ///
 /// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
+///
+/// Another client's connection can be used as well, once a type of the application has implemented [`SqlSession`] for
+/// it, and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
     label = "not a transaction or connection of sqlx 0.9",
@@ -25,77 +27,16 @@ use sqlx::pool::PoolConnection;
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
 )]
 pub trait SqlTransaction: Send {
-    /// The underlying connection.
-    #[doc(hidden)]
-    fn connection(&mut self) -> SqlConnection<'_>;
+    /// The session that the transaction is on.
+    fn session(&mut self) -> &mut (dyn SqlSession + '_);
 
     /// Keeps the connection from being used again, as far as possible.
     ///
-    /// It is not known how the server handles the commands that it was sent.
-    #[doc(hidden)]
+    /// It is not known how the server handles the messages that it was sent.
     fn give_up(&mut self) {}
 
-    /// The number of transactions that sqlx may count on it before the call.
-    #[doc(hidden)]
+    /// The number of transactions that the client may count on it before the call.
     fn most(&self) -> usize {
         1
     }
-}
-
-/// A connection to one of the databases.
-#[doc(hidden)]
-pub enum SqlConnection<'a> {
-    #[cfg(feature = "mysql")]
-    MySql(&'a mut sqlx::MySqlConnection),
-    #[cfg(feature = "postgres")]
-    Postgres(&'a mut sqlx::PgConnection),
-    #[cfg(feature = "sqlite")]
-    Sqlite(&'a mut sqlx::SqliteConnection),
-}
-
-debug_fields!(SqlConnection<'_> {});
-
-macro_rules! transactions {
-    ($($feature:literal $variant:ident $db:ident $conn:ident;)*) => {
-        $(
-            #[cfg(feature = $feature)]
-            #[diagnostic::do_not_recommend]
-            impl SqlTransaction for sqlx::$conn {
-                fn connection(&mut self) -> SqlConnection<'_> {
-                    SqlConnection::$variant(self)
-                }
-            }
-
-            #[cfg(feature = $feature)]
-            #[diagnostic::do_not_recommend]
-            impl SqlTransaction for PoolConnection<sqlx::$db> {
-                fn connection(&mut self) -> SqlConnection<'_> {
-                    SqlConnection::$variant(self)
-                }
-
-                fn give_up(&mut self) {
-                    self.close_on_drop();
-                }
-
-                // A transaction of sqlx on it borrows it.
-                fn most(&self) -> usize {
-                    0
-                }
-            }
-
-            #[cfg(feature = $feature)]
-            #[diagnostic::do_not_recommend]
-            impl SqlTransaction for Transaction<'_, sqlx::$db> {
-                fn connection(&mut self) -> SqlConnection<'_> {
-                    SqlConnection::$variant(self)
-                }
-            }
-        )*
-    };
-}
-
-transactions! {
-    "mysql" MySql MySql MySqlConnection;
-    "postgres" Postgres Postgres PgConnection;
-    "sqlite" Sqlite Sqlite SqliteConnection;
 }

@@ -25,7 +25,7 @@ async fn a_place_without_a_database_is_refused() {
         assert_says(store, Refused, &["connecting", part]);
     }
     let options = SqliteConnectOptions::new().filename(":memory:");
-    let store = SqliteStore::connect(SqlSource::options(options)).await;
+    let store = SqliteStore::connect(options).await;
     assert_says(store, Refused, &["connecting", "MemoryStore"]);
 }
 

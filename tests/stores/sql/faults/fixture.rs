@@ -5,9 +5,7 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_runtime::store::sql::{
-    Backend, SqlSource, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore,
-};
+use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore};
 use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
     Context, Engine, EngineBuilder, ErrorKind, OnRunning,
@@ -231,6 +229,6 @@ pub(crate) async fn that_cannot_grow(test_database: &TestDatabase, by: u32) -> S
     // The limit is set per connection, and lasts as long as the connection.
     let options = SqliteConnectOptions::from_str(&test_database.url).unwrap();
     let options = options.pragma("max_page_count", most.to_string());
-    let store = SqliteStore::builder(SqlSource::options(options)).response_timeout(PATIENCE);
+    let store = SqliteStore::builder(options).response_timeout(PATIENCE);
     store.connect().await.unwrap()
 }

@@ -79,7 +79,7 @@ async fn a_store_stays_in_the_schema_of_its_options() {
     let schemas = "CREATE SCHEMA full_one; CREATE SCHEMA \"Tenant-1 ü\"";
     test_database.sql(schemas).await;
     let options = PgConnectOptions::from_str(&test_database.url).unwrap();
-    let path = |path: &str| SqlSource::options(options.clone().options([("search_path", path)]));
+    let path = |path: &str| options.clone().options([("search_path", path)]);
     for schema in ["full_one", "\"Tenant-1 ü\""] {
         let store = PostgresStore::connect(path(schema)).await.unwrap();
         store.migrate().await.unwrap();

@@ -131,7 +131,7 @@ async fn a_missing_pooler_setting_is_reported() {
 
     let pooler = PgBouncer::start(&server, &[("default_pool_size", "1"), ACCEPTS]);
     let named = options(&server, &pooler);
-    let connect = || PostgresStore::connect(SqlSource::options(named.clone()));
+    let connect = || PostgresStore::connect(named.clone());
     let (one, other) = (connect().await.unwrap(), connect().await.unwrap());
     one.migrate().await.unwrap();
     let refused = claim_of(&one, 1).await.and(claim_of(&other, 1).await);

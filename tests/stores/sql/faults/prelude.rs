@@ -8,8 +8,7 @@ pub(crate) use std::time::Duration;
 pub(crate) use idem_harness::TcpProxy;
 pub(crate) use idem_runtime::store::StoreErrorKind::{Refused, Unavailable};
 pub(crate) use idem_runtime::store::sql::{
-    MySql, Postgres, PostgresStore, Purge, SqlSource, SqlStore, SqlStoreBuilder, Sqlite,
-    SqliteStore,
+    MySql, Postgres, PostgresStore, Purge, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore,
 };
 pub(crate) use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store, StoreError};
 pub(crate) use idem_runtime::{Engine, Error, ErrorKind};

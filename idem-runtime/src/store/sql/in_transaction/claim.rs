@@ -6,18 +6,19 @@ use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, State};
-use crate::store::sql::argument::Argument;
-use crate::store::sql::backend::{Conn, SqlDriver};
+use crate::store::sql::argument::SqlArgument;
 use crate::store::sql::claim::fresh;
 use crate::store::sql::columns::{HeaderColumns, displayed_operation, life_us};
-use crate::store::sql::error_kind::SqlErrorKind;
-use crate::store::sql::failure::{error_kind, store_error};
+use crate::store::sql::dialect::Dialect;
+use crate::store::sql::error::{SqlError, SqlErrorKind};
+use crate::store::sql::failure::store_error;
 use crate::store::sql::in_transaction::TxError;
 use crate::store::sql::in_transaction::store::{UNDO, named};
 use crate::store::sql::primary_key::{PrimaryKey, primary_key};
 use crate::store::sql::row::Row;
+use crate::store::sql::session::{SqlSession, execute, row};
 use crate::store::sql::state::SqlStoreState;
-use crate::store::sql::statement::StatementReply;
+use crate::store::sql::statement::fetch_row;
 use crate::store::sql::template::with_literals;
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError, StoreErrorKind};
 
@@ -45,21 +46,23 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 /// How often a claim begins again because another write came first.
 const TRIES: usize = 100;
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     /// A script with its arguments filled in.
     fn script(
         &self,
         primary_key: &PrimaryKey,
         template: &str,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> String {
-        let text = B::DIALECT.filled(template, &self.table, self.reads_bytes - HEADER);
-        with_literals(B::DIALECT, &named(primary_key, &text), arguments)
+        let text = self
+            .dialect
+            .filled(template, &self.table, self.reads_bytes - HEADER);
+        with_literals(self.dialect, &named(primary_key, &text), arguments)
     }
 
     pub(super) async fn claim_in(
         &self,
-        conn: &mut Conn<B>,
+        session: &mut dyn SqlSession,
         key: &RecordKey,
         request: &ClaimRequest,
         wait: Duration,
@@ -68,19 +71,19 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let first = half_way(fresh(request));
         let columns = HeaderColumns::new(&first);
         let shown = displayed_operation(key);
-        let mut session = ClaimSession::<B>::new(conn, wait).await?;
+        let mut session = ClaimSession::new(session, wait).await?;
         let mut arguments = columns.claim(&primary_key, &shown).to_vec();
-        arguments.push(Argument::Int(session.lock_wait));
-        let insert = B::DIALECT.insert_within.replace("{values}", INSERT);
-        let ((begin, end), shared) = (B::DIALECT.wait, B::DIALECT.shared);
-        let check = format!("{}{}", B::DIALECT.in_transaction, self.one_table);
+        arguments.push(SqlArgument::Int(session.lock_wait));
+        let insert = self.dialect.insert_within.replace("{values}", INSERT);
+        let ((begin, end), shared) = (self.dialect.wait, self.dialect.shared);
+        let check = format!("{}{}", self.dialect.in_transaction, self.one_table);
         let template = format!(
             "SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {READ}{shared}"
         );
         let script = self.script(&primary_key, &template, &arguments);
         for _ in 0..TRIES {
             let row = match session.fetch(script.clone()).await {
-                Ok(answer) => answer.row,
+                Ok(row) => row,
                 Err(error) => {
                     return Err(self.claim_failed(&mut session, &primary_key, error).await);
                 }
@@ -95,7 +98,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                     });
                 }
                 if let Err(error) = row.readable(self.reads_bytes) {
-                    self.undo_in(session.conn, &primary_key).await?;
+                    self.undo_in(session.session, &primary_key).await?;
                     return Err(TxError::Store(error));
                 }
                 let reply = self
@@ -104,12 +107,12 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(session.conn, &primary_key).await?;
+                self.undo_in(session.session, &primary_key).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(session.conn, &primary_key).await?;
+                self.undo_in(session.session, &primary_key).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
@@ -120,7 +123,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Decides on the record of an earlier claim. `None`: it has changed since; claim again.
     async fn take_over(
         &self,
-        session: &mut ClaimSession<'_, B>,
+        session: &mut ClaimSession<'_>,
         primary_key: &PrimaryKey,
         row: Row,
         request: &ClaimRequest,
@@ -140,20 +143,18 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let columns = HeaderColumns::new(&half_way(record.header));
         let [layout, state, owner, fence, attempts, detail, retain, print] = columns.all();
         let [version, was_of, was] = row.last_write();
-        let key = Argument::Bytes(primary_key);
-        let life = Argument::Int(life_us(request.retain));
-        let wait = Argument::Int(session.lock_wait);
+        let key = SqlArgument::Bytes(primary_key);
+        let life = SqlArgument::Int(life_us(request.retain));
+        let wait = SqlArgument::Int(session.lock_wait);
         let arguments = [
             key, layout, state, owner, fence, attempts, detail, retain, print, life, wait, version,
             was_of, was,
         ];
-        let ((begin, end), shared) = (B::DIALECT.wait, B::DIALECT.shared);
+        let ((begin, end), shared) = (self.dialect.wait, self.dialect.shared);
         let template = format!("{begin}{REPLACE}; {end}{READ}{shared}");
         let script = self.script(primary_key, &template, &arguments);
         match session.fetch(script).await {
-            Ok(StatementReply { row: Some(row), .. }) if row.is_of(&request.owner) => {
-                Ok(Some(reply))
-            }
+            Ok(Some(row)) if row.is_of(&request.owner) => Ok(Some(reply)),
             Ok(_) => Ok(None),
             Err(error) => Err(self.claim_failed(session, primary_key, error).await),
         }
@@ -162,17 +163,16 @@ impl<B: SqlDriver> SqlStoreState<B> {
     /// Determines the state of the transaction after a failed claim.
     async fn claim_failed(
         &self,
-        session: &mut ClaimSession<'_, B>,
+        session: &mut ClaimSession<'_>,
         primary_key: &PrimaryKey,
-        error: sqlx::Error,
+        error: SqlError,
     ) -> TxError {
-        let kind = error_kind::<B>(&error);
-        let is_busy = error.as_database_error().is_some_and(B::is_busy);
-        let store = store_error::<B>("a claim", error);
+        let kind = error.kind();
+        let store = store_error(self.dialect, "a claim", error);
         match kind {
             // After a deadlock or a serialization failure the transaction is unusable.
-            Some(SqlErrorKind::Collision) if !is_busy => {
-                if !B::DIALECT.restore.is_empty() {
+            Some(SqlErrorKind::Collision { goes_on: false }) => {
+                if !self.dialect.restore.is_empty() {
                     // The session outlives its transaction.
                     let _ = session.restore("").await;
                 }
@@ -180,20 +180,23 @@ impl<B: SqlDriver> SqlStoreState<B> {
             }
             Some(SqlErrorKind::Ended) | None => TxError::Aborted(store),
             Some(kind) => match session.restore(&named(primary_key, UNDO)).await {
-                Ok(()) if is_busy => TxError::Busy,
-                Ok(()) if kind == SqlErrorKind::Locked => TxError::Locked,
-                Ok(()) => TxError::Store(store),
+                Ok(()) => match kind {
+                    SqlErrorKind::Collision { .. } => TxError::Busy,
+                    SqlErrorKind::Locked => TxError::Locked,
+                    _ => TxError::Store(store),
+                },
                 Err(_) => TxError::Aborted(store),
             },
         }
     }
 }
 
-/// The connection of a claim.
+/// The session of a claim.
 ///
 /// Its setting for lock waits is restored, however the claim ends.
-struct ClaimSession<'c, B: SqlDriver> {
-    conn: &'c mut Conn<B>,
+struct ClaimSession<'c> {
+    session: &'c mut dyn SqlSession,
+    dialect: &'static Dialect,
     /// `?11` of [`Dialect::wait`](crate::store::sql::dialect::Dialect::wait).
     lock_wait: i64,
     /// Whether only the client can restore the setting.
@@ -202,43 +205,52 @@ struct ClaimSession<'c, B: SqlDriver> {
     is_changed: bool,
 }
 
-impl<'c, B: SqlDriver> ClaimSession<'c, B> {
-    async fn new(conn: &'c mut Conn<B>, wait: Duration) -> Result<Self, TxError> {
-        let own = B::own_lock_wait(conn).await;
-        let own = own.map_err(|error| TxError::Aborted(store_error::<B>("a claim", error)))?;
+impl<'c> ClaimSession<'c> {
+    async fn new(session: &'c mut dyn SqlSession, wait: Duration) -> Result<Self, TxError> {
+        let dialect = session.dialect();
+        let is_own = !dialect.own_lock_wait.is_empty();
+        let lock_wait = if is_own {
+            let own = row(session, dialect.own_lock_wait, |row| row.number(0)).await;
+            own.map_err(|error| TxError::Aborted(store_error(dialect, "a claim", error)))?
+        } else {
+            (dialect.lock_wait)(wait)
+        };
         Ok(Self {
-            conn,
-            lock_wait: own.unwrap_or_else(|| (B::DIALECT.lock_wait)(wait)),
-            is_own: own.is_some(),
+            session,
+            dialect,
+            lock_wait,
+            is_own,
             is_changed: false,
         })
     }
 
     /// Sends a script that changes the setting, and restores it unless it fails.
-    async fn fetch(&mut self, script: String) -> Result<StatementReply, sqlx::Error> {
+    async fn fetch(&mut self, script: String) -> Result<Option<Row>, SqlError> {
         self.is_changed = self.is_own;
-        let answer = B::fetch_script(self.conn, script).await?;
+        let row = fetch_row(self.session, script).await?;
         self.is_changed = false;
-        Ok(answer)
+        Ok(row)
     }
 
     /// Sends a script after one that failed.
-    async fn restore(&mut self, script: &str) -> Result<(), sqlx::Error> {
-        let restore = with_literals(
-            B::DIALECT,
-            B::DIALECT.restore,
-            &[Argument::Int(self.lock_wait); 11],
-        );
-        B::execute_script(self.conn, restore + script).await?;
+    async fn restore(&mut self, script: &str) -> Result<(), SqlError> {
+        let script = self.restoring() + script;
+        execute(self.session, script).await?;
         self.is_changed = false;
         Ok(())
     }
+
+    fn restoring(&self) -> String {
+        let arguments = [SqlArgument::Int(self.lock_wait); 11];
+        with_literals(self.dialect, self.dialect.restore, &arguments)
+    }
 }
 
-impl<B: SqlDriver> Drop for ClaimSession<'_, B> {
+impl Drop for ClaimSession<'_> {
     fn drop(&mut self) {
         if self.is_changed {
-            B::start_restore(self.conn, self.lock_wait);
+            let restoring = self.restoring();
+            self.session.start_script(restoring);
         }
     }
 }

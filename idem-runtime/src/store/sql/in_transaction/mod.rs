@@ -5,7 +5,6 @@
 //! dropped half-way, nothing runs a second time.
 
 mod claim;
-mod control;
 mod store;
 
 use std::pin::Pin;
@@ -15,7 +14,7 @@ use bytes::Bytes;
 
 use crate::identity::operation::RecordKey;
 use crate::record::{Header, Journal};
-use crate::store::sql::transaction::SqlConnection;
+use crate::store::sql::session::SqlSession;
 use crate::store::{ClaimReply, ClaimRequest, StoreError};
 
 /// The result of an operation inside a transaction.
@@ -45,7 +44,7 @@ pub(crate) trait TransactionalStore: Send + Sync {
     /// Claims, and waits up to `wait` for a transaction that holds the row.
     fn claim_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
         wait: Duration,
@@ -54,7 +53,7 @@ pub(crate) trait TransactionalStore: Send + Sync {
     /// Stores `record`; before that undoes the writes of the body, if `undo` is set.
     fn complete_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
@@ -63,14 +62,18 @@ pub(crate) trait TransactionalStore: Send + Sync {
     /// Appends to the journal of a claim that was made outside of the transaction. `false`: the claim is lost.
     fn append_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         claim: &'a Header,
         journal: &'a Journal,
     ) -> TxFuture<'a, bool>;
 
     /// Undoes everything since the claim, and the claim itself.
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> TxFuture<'a, ()>;
+    fn undo_within<'a>(
+        &'a self,
+        session: &'a mut dyn SqlSession,
+        key: &'a RecordKey,
+    ) -> TxFuture<'a, ()>;
 }
 
 /// A store that can work inside a transaction of the caller.

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::identity::operation::RecordKey;
 use crate::record::{HEADER, Header, Journal};
-use crate::store::sql::argument::Argument;
-use crate::store::sql::backend::{Conn, SqlDriver};
+use crate::store::sql::argument::{Arguments, SqlArgument};
 use crate::store::sql::columns::{HeaderColumns, life_us, stored_body};
+use crate::store::sql::error::SqlError;
 use crate::store::sql::failure::store_error;
 use crate::store::sql::in_transaction::{TransactionalStore, TxError, TxFuture};
 use crate::store::sql::operations::append_arguments;
 use crate::store::sql::primary_key::{PrimaryKey, primary_key};
-use crate::store::sql::state::{SqlStore, SqlStoreState};
-use crate::store::sql::transaction::SqlConnection;
+use crate::store::sql::session::{SqlSession, execute};
+use crate::store::sql::state::SqlStoreState;
 use crate::store::{ClaimReply, ClaimRequest, StoreError, StoreErrorKind};
 
 /// The script before the answer is stored.
@@ -41,43 +41,50 @@ pub(super) fn named(primary_key: &PrimaryKey, text: &str) -> String {
         .replace("{body}", &format!("idem_body_{number:016x}"))
 }
 
-fn connection_to<B: SqlDriver>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, TxError> {
-    let store = B::DIALECT.name;
-    B::connection(conn).ok_or(TxError::Elsewhere { store })
+impl SqlStoreState {
+    /// Refuses a session of another database.
+    fn check(&self, session: &dyn SqlSession) -> Result<(), TxError> {
+        let store = self.dialect.name;
+        if session.dialect().name == store {
+            Ok(())
+        } else {
+            Err(TxError::Elsewhere { store })
+        }
+    }
+
+    fn aborted(&self, what: &str, error: SqlError) -> TxError {
+        TxError::Aborted(store_error(self.dialect, what, error))
+    }
 }
 
-fn aborted<B: SqlDriver>(what: &str, error: sqlx::Error) -> TxError {
-    TxError::Aborted(store_error::<B>(what, error))
-}
-
-impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
+impl TransactionalStore for SqlStoreState {
     fn has_one_writer(&self) -> bool {
-        B::DIALECT.has_one_writer
+        self.dialect.has_one_writer
     }
 
     fn claim_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
         wait: Duration,
     ) -> TxFuture<'a, ClaimReply> {
         Box::pin(async move {
-            let conn = connection_to::<B>(conn)?;
-            self.0.claim_in(conn, key, request, wait).await
+            self.check(session)?;
+            self.claim_in(session, key, request, wait).await
         })
     }
 
     fn complete_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
     ) -> TxFuture<'a, ()> {
         const WHAT: &str = "storing the answer in the transaction";
         Box::pin(async move {
-            let conn = connection_to::<B>(conn)?;
+            self.check(session)?;
             let done = Header::decode(record).map_err(|error| {
                 let kind = StoreErrorKind::Protocol;
                 TxError::Aborted(StoreError::new(kind, error.to_string()))
@@ -85,12 +92,12 @@ impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
             let (primary_key, columns) = (primary_key(key), HeaderColumns::new(&done));
             let [_, state, owner, fence, _, detail, retain, _] = columns.all();
             let (key, body) = (
-                Argument::Bytes(&primary_key),
+                SqlArgument::Bytes(&primary_key),
                 stored_body(&done, &record[HEADER..]),
             );
-            let life = Argument::Int(life_us(done.retain));
+            let life = SqlArgument::Int(life_us(done.retain));
             let arguments = [key, state, detail, retain, body, life, owner, fence];
-            let before = match (undo, B::DIALECT.releases) {
+            let before = match (undo, self.dialect.releases) {
                 (true, true) => format!("{UNDO_BODY}; {RELEASE}"),
                 (true, false) => UNDO_BODY.to_owned(),
                 (false, true) => RELEASE.to_owned(),
@@ -99,23 +106,14 @@ impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
             let stored = async {
                 // Fails if the transaction is over, so that no answer is committed by itself.
                 if !before.is_empty() {
-                    B::execute_script(conn, named(&primary_key, &before)).await?;
+                    execute(session, named(&primary_key, &before)).await?;
                 }
-                let has_name = self.0.pool.names_on(conn);
-                B::run(
-                    conn,
-                    &self.0.statements.complete_within,
-                    &arguments,
-                    has_name,
-                )
-                .await
+                let has_name = self.pool.names_on(session);
+                let statement = &self.statements.complete_within;
+                (statement.send(session, Arguments::One(&arguments), has_name)).await
             };
-            if stored
-                .await
-                .map_err(|error| aborted::<B>(WHAT, error))?
-                .affected
-                > 0
-            {
+            let stored = stored.await.map_err(|error| self.aborted(WHAT, error))?;
+            if stored.affected > 0 {
                 return Ok(());
             }
             let message = format!(
@@ -128,40 +126,54 @@ impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
 
     fn append_within<'a>(
         &'a self,
-        conn: SqlConnection<'a>,
+        session: &'a mut dyn SqlSession,
         key: &'a RecordKey,
         claim: &'a Header,
         journal: &'a Journal,
     ) -> TxFuture<'a, bool> {
         Box::pin(async move {
-            let conn = connection_to::<B>(conn)?;
+            self.check(session)?;
             let (primary_key, columns) = (primary_key(key), HeaderColumns::new(claim));
             let arguments = append_arguments(&primary_key, &columns, journal);
-            let has_name = self.0.pool.names_on(conn);
-            match B::run(conn, &self.0.statements.append, &arguments, has_name).await {
+            let has_name = self.pool.names_on(session);
+            let arguments = Arguments::One(&arguments);
+            match self
+                .statements
+                .append
+                .send(session, arguments, has_name)
+                .await
+            {
                 Ok(answer) => Ok(answer.affected > 0),
-                Err(error) => Err(TxError::Store(store_error::<B>("an append", error))),
+                Err(error) => Err(TxError::Store(store_error(
+                    self.dialect,
+                    "an append",
+                    error,
+                ))),
             }
         })
     }
 
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> TxFuture<'a, ()> {
+    fn undo_within<'a>(
+        &'a self,
+        session: &'a mut dyn SqlSession,
+        key: &'a RecordKey,
+    ) -> TxFuture<'a, ()> {
         Box::pin(async move {
-            let conn = connection_to::<B>(conn)?;
-            self.0.undo_in(conn, &primary_key(key)).await
+            self.check(session)?;
+            self.undo_in(session, &primary_key(key)).await
         })
     }
 }
 
-impl<B: SqlDriver> SqlStoreState<B> {
+impl SqlStoreState {
     /// Undoes everything since the claim, and the claim itself.
     pub(super) async fn undo_in(
         &self,
-        conn: &mut Conn<B>,
+        session: &mut dyn SqlSession,
         primary_key: &PrimaryKey,
     ) -> Result<(), TxError> {
         const WHAT: &str = "undoing its part of the transaction";
-        let undone = B::execute_script(conn, named(primary_key, UNDO)).await;
-        undone.map(drop).map_err(|error| aborted::<B>(WHAT, error))
+        let undone = execute(session, named(primary_key, UNDO)).await;
+        undone.map(drop).map_err(|error| self.aborted(WHAT, error))
     }
 }

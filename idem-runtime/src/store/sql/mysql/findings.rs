@@ -1,33 +1,33 @@
 //! Findings about a MySQL or MariaDB server.
 
-use sqlx::MySqlConnection;
-
 use crate::store::Finding;
+use crate::store::sql::error::SqlError;
 use crate::store::sql::findings::{clock_ahead_us, micros_since_1970, of_isolation};
+use crate::store::sql::session::{SqlSession, row};
 
-pub(super) async fn findings(conn: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
-    let settings = "SELECT CAST(@@version AS CHAR), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                    CAST(@@sync_binlog AS SIGNED), CAST(@@log_bin AS SIGNED), CAST(@@read_only AS SIGNED), \
-                    CAST(@@autocommit AS SIGNED)";
-    let (version, flush, sync, binlog, read_only, autocommit): (String, i64, i64, i64, i64, i64) =
-        sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding>, SqlError> {
+    let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@sync_binlog AS SIGNED), \
+                    CAST(@@log_bin AS SIGNED), CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED), \
+                    CAST(@@version AS CHAR)";
+    let (numbers, version) = row(session, settings, |row| {
+        let number = |column| row.number(column);
+        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?, number(4)?];
+        Ok((numbers, row.string(5)?))
+    })
+    .await?;
+    let [flush, sync, binlog, read_only, autocommit] = numbers;
     // MySQL 8 and newer versions of MariaDB have the one, older ones the other.
     let mut isolation = None;
     for name in ["transaction_isolation", "tx_isolation"] {
-        let query = sqlx::AssertSqlSafe(format!("SELECT CAST(@@{name} AS CHAR)"));
-        if let Ok(level) = sqlx::query_scalar::<_, String>(query)
-            .fetch_one(&mut *conn)
-            .await
-        {
-            isolation = Some(level);
+        let level = format!("SELECT CAST(@@{name} AS CHAR)");
+        isolation = row(session, level, |row| row.string(0)).await.ok();
+        if isolation.is_some() {
             break;
         }
     }
     let asked = micros_since_1970();
-    let now: i64 =
-        sqlx::query_scalar("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
-            .fetch_one(&mut *conn)
-            .await?;
+    let now = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
+    let now = row(session, now, |row| row.number(0)).await?;
     let ahead = clock_ahead_us(asked, now);
     Ok(vec![
         Finding::ok("version", version),

@@ -1,34 +1,52 @@
 //! Findings about a PostgreSQL server.
 
-use sqlx::{Executor as _, FromRow, PgConnection, Row as _};
-
 use crate::store::Finding;
+use crate::store::sql::error::SqlError;
 use crate::store::sql::findings::{clock_ahead_us, micros_since_1970, of_isolation};
+use crate::store::sql::session::{SqlSession, row, rows};
 
 const SETTINGS: &str = "SELECT current_setting('server_version'), current_setting('fsync'), \
     current_setting('synchronous_commit'), current_setting('full_page_writes'), \
     current_setting('synchronous_standby_names'), current_setting('default_transaction_isolation'), \
-    pg_is_in_recovery(), current_setting('default_transaction_read_only')";
+    pg_is_in_recovery()::int::text, current_setting('default_transaction_read_only')";
 
-type Settings = (String, String, String, String, String, String, bool, String);
-
-pub(super) async fn findings(conn: &mut PgConnection) -> Result<Vec<Finding>, sqlx::Error> {
-    let (version, fsync, commit, pages, standbys, isolation, standby, read_only): Settings =
-        FromRow::from_row(&conn.fetch_one(sqlx::raw_sql(SETTINGS)).await?)?;
+pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding>, SqlError> {
+    let settings = row(session, SETTINGS, |row| {
+        let text = |column| row.string(column);
+        Ok([
+            text(0)?,
+            text(1)?,
+            text(2)?,
+            text(3)?,
+            text(4)?,
+            text(5)?,
+            text(6)?,
+            text(7)?,
+        ])
+    })
+    .await?;
+    let [
+        version,
+        fsync,
+        commit,
+        pages,
+        standbys,
+        isolation,
+        standby,
+        read_only,
+    ] = settings;
     let asked = micros_since_1970();
     let now = "SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint";
-    let now: i64 = conn.fetch_one(sqlx::raw_sql(now)).await?.try_get(0)?;
+    let now = row(session, now, |row| row.number(0)).await?;
     let ahead = clock_ahead_us(asked, now);
     // A user without rights sees the rows, and not their state.
-    let replicas = "SELECT sync_state, (extract(epoch FROM replay_lag) * 1000)::bigint FROM pg_stat_replication";
-    let replicas = conn.fetch_all(sqlx::raw_sql(replicas)).await;
+    let replicas =
+        "SELECT (extract(epoch FROM replay_lag) * 1000)::bigint FROM pg_stat_replication";
+    let replicas = rows(session, replicas, |row| row.int(0)).await;
     let replicas = replicas.unwrap_or_default();
-    let replicas: Vec<(Option<String>, Option<i64>)> = (replicas.iter())
-        .map(FromRow::from_row)
-        .collect::<Result<_, _>>()?;
     Ok(vec![
         of_version(&version),
-        of_role(standby, read_only == "on"),
+        of_role(standby == "1", read_only == "on"),
         of_durability(&fsync, &commit, &pages),
         of_replicas(&replicas, &standbys),
         of_isolation(&isolation),
@@ -84,13 +102,13 @@ fn of_durability(fsync: &str, commit: &str, pages: &str) -> Finding {
     Finding::ok("durability", fact).means("an acknowledged record survives a crash of the server")
 }
 
-fn of_replicas(replicas: &[(Option<String>, Option<i64>)], synchronous: &str) -> Finding {
-    if replicas.is_empty() {
+fn of_replicas(lags: &[Option<i64>], synchronous: &str) -> Finding {
+    if lags.is_empty() {
         return Finding::ok("replicas", "none, or none that this user may see");
     }
-    let lag = replicas.iter().filter_map(|(_, lag)| *lag).max();
+    let lag = lags.iter().flatten().max();
     let lag = lag.map_or_else(String::new, |lag| format!(", replay lag up to {lag} ms"));
-    let fact = format!("{}{lag}", replicas.len());
+    let fact = format!("{}{lag}", lags.len());
     if synchronous.is_empty() {
         return Finding::ok("replicas", format!("{fact}, asynchronous"))
             .means("a failover forgets the last commits, and those bodies run again")

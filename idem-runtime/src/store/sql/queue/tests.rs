@@ -2,7 +2,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
 use super::*;
-use crate::store::sql::argument::Argument;
+use crate::store::sql::argument::SqlArgument;
 use crate::store::sql::dialect::StatementKind;
 use crate::store::sql::statement::{BatchStatement, Statement};
 
@@ -59,7 +59,10 @@ fn statement(kind: StatementKind) -> Statement {
 
 fn call(statement: &Statement, key: usize, bytes: usize) -> Option<QueuedCall> {
     let (key, body) = (key.to_be_bytes(), vec![0; bytes]);
-    QueuedCall::new(statement, &[Argument::Bytes(&key), Argument::Bytes(&body)])
+    QueuedCall::new(
+        statement,
+        &[SqlArgument::Bytes(&key), SqlArgument::Bytes(&body)],
+    )
 }
 
 /// Queues calls of these keys behind a statement that has the only permit, and ends that: the number of calls in the

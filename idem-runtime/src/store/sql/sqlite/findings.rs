@@ -1,19 +1,13 @@
 //! Findings about a SQLite file.
 
-use sqlx::SqliteConnection;
-
 use crate::store::Finding;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{SqlSession, row};
 
-pub(super) async fn findings(conn: &mut SqliteConnection) -> Result<Vec<Finding>, sqlx::Error> {
-    let version: String = sqlx::query_scalar("SELECT sqlite_version()")
-        .fetch_one(&mut *conn)
-        .await?;
-    let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
-        .fetch_one(&mut *conn)
-        .await?;
-    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous")
-        .fetch_one(&mut *conn)
-        .await?;
+pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding>, SqlError> {
+    let version = row(session, "SELECT sqlite_version()", |row| row.string(0)).await?;
+    let mode = row(session, "PRAGMA journal_mode", |row| row.string(0)).await?;
+    let synchronous = row(session, "PRAGMA synchronous", |row| row.number(0)).await?;
     let journal = if mode == "wal" {
         Finding::ok("journal", "wal")
     } else {

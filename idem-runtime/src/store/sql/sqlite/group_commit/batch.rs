@@ -1,40 +1,37 @@
 //! One transaction for the statements of several calls.
 
-use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use futures_core::stream::BoxStream;
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
-use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
-use sqlx::{SqliteConnection, query_with};
-
-use super::message::{BatchMessage, Ends, MAX_WIDTH, MessageTexts, StatementResult};
+use super::message::{BatchMessage, Ends, MessageTexts, StatementResult};
 use super::queued_statement::QueuedStatement;
+use crate::store::sql::argument::{OwnedArgument, SqlArgument};
 use crate::store::sql::collision::{collided, pause};
-use crate::store::sql::failure::{error_kind, store_error};
-use crate::store::sql::sqlite::Sqlite;
+use crate::store::sql::dialect::Dialect;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::failure::store_error;
+use crate::store::sql::session::{SqlClient, SqlReply, SqlSession, SqlStatement};
 use crate::store::sql::statement::SqlText;
 use crate::store::sql::statement::StatementReply;
 
-/// How many rows are buffered between the driver's thread and this one.
-const ROWS: usize = 1_024;
-
 /// The connection that batches are written on.
 pub(super) struct BatchWriter {
-    options: SqliteConnectOptions,
-    conn: Option<SqliteConnection>,
+    client: Arc<dyn SqlClient>,
+    session: Option<Box<dyn SqlSession>>,
     texts: MessageTexts,
+    commit: SqlText,
+    roll_back: SqlText,
 }
 
 impl BatchWriter {
-    pub(super) fn new(options: SqliteConnectOptions) -> Self {
+    pub(super) fn new(client: Arc<dyn SqlClient>) -> Self {
         Self {
-            options: options
-                .row_buffer_size(ROWS)
-                .statement_cache_capacity(6 * MAX_WIDTH),
-            conn: None,
+            client,
+            session: None,
             texts: MessageTexts::default(),
+            commit: "COMMIT".into(),
+            roll_back: "ROLLBACK".into(),
         }
     }
 
@@ -53,7 +50,7 @@ impl BatchWriter {
                     }
                     return;
                 }
-                Err(error) if collided::<Sqlite>(&error, collisions) => {
+                Err(error) if collided(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
                     statements.retain(|statement| !statement.is_abandoned());
@@ -65,8 +62,8 @@ impl BatchWriter {
         }
         for statement in statements {
             let outcome = self.alone(&statement).await.map_err(|error| {
-                let kind = error_kind::<Sqlite>(&error);
-                (kind, store_error::<Sqlite>(statement.what, error))
+                let kind = error.kind();
+                (kind, store_error(Dialect::SQLITE, statement.what, error))
             });
             statement.reply(outcome);
         }
@@ -79,8 +76,8 @@ impl BatchWriter {
         &mut self,
         statements: &[QueuedStatement],
         at_once: bool,
-    ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
-        let mut conn = self.connection().await?;
+    ) -> Result<Option<Vec<StatementReply>>, SqlError> {
+        let mut session = self.session().await?;
         let (now, messages) = (now_us(), BatchMessage::all(statements, at_once));
         let mut replies: Vec<StatementReply> = statements
             .iter()
@@ -96,44 +93,50 @@ impl BatchWriter {
             let text = self.texts.of(first, message, ends);
             let order = message.multi_row.as_ref();
             let order = order.map_or(&first.order[..], |multi_row| &multi_row.order);
-            let all = arguments(statements, &message.members, order, now)?;
+            let all = arguments(statements, &message.members, order, now);
             let mut done = Vec::new();
-            let sent = send(&mut conn, text, all, message.statements(), ends, &mut done).await;
+            let sent = send(
+                &mut *session,
+                (&text, &all),
+                message.statements(),
+                ends,
+                &mut done,
+            );
             // After an error within the transaction the connection is closed, and the transaction with it.
-            if let Err(error) = sent {
-                if ends.begins && done.is_empty() && error.as_database_error().is_some() {
-                    self.conn = Some(conn);
+            if let Err(error) = sent.await {
+                if ends.begins && done.is_empty() && error.is_of_server() {
+                    self.session = Some(session);
                 }
                 return Err(error);
             }
             let done = &done[usize::from(ends.begins)..];
             if !message.is_enough(&done[..message.statements()]) {
-                command(&mut conn, "ROLLBACK").await?;
-                self.conn = Some(conn);
+                command(&mut *session, &self.roll_back).await?;
+                self.session = Some(session);
                 return Ok(None);
             }
             message.fill(&done[..message.statements()], now, &mut replies);
         }
         if !ends.commits {
-            command(&mut conn, "COMMIT").await?;
+            command(&mut *session, &self.commit).await?;
         }
-        self.conn = Some(conn);
+        self.session = Some(session);
         Ok(Some(replies))
     }
 
     /// Writes one statement by itself.
-    async fn alone(&mut self, statement: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
+    async fn alone(&mut self, statement: &QueuedStatement) -> Result<StatementReply, SqlError> {
         let mut collisions = 1;
         loop {
             if statement.is_abandoned() {
                 return Ok(StatementReply::default());
             }
-            let mut conn = self.connection().await?;
-            let all = arguments(std::slice::from_ref(statement), &[0], &statement.order, 0)?;
-            let (text, mut done) = (Arc::clone(&statement.text), Vec::new());
-            match send(&mut conn, text, all, 1, Ends::default(), &mut done).await {
+            let mut session = self.session().await?;
+            let all = arguments(std::slice::from_ref(statement), &[0], &statement.order, 0);
+            let (message, mut done) = ((&statement.text, &all[..]), Vec::new());
+            match send(&mut *session, message, 1, Ends::default(), &mut done).await {
                 Ok(()) => {
-                    self.conn = Some(conn);
+                    self.session = Some(session);
                     let (affected, granted) = done[0];
                     return Ok(StatementReply {
                         affected,
@@ -141,8 +144,8 @@ impl BatchWriter {
                         ..StatementReply::default()
                     });
                 }
-                Err(error) if collided::<Sqlite>(&error, collisions) => {
-                    self.conn = Some(conn);
+                Err(error) if collided(&error, collisions) => {
+                    self.session = Some(session);
                     pause(collisions).await;
                     collisions += 1;
                 }
@@ -151,10 +154,10 @@ impl BatchWriter {
         }
     }
 
-    async fn connection(&mut self) -> Result<SqliteConnection, sqlx::Error> {
-        match self.conn.take() {
-            Some(conn) => Ok(conn),
-            None => SqliteConnection::connect_with(&self.options).await,
+    async fn session(&mut self) -> Result<Box<dyn SqlSession>, SqlError> {
+        match self.session.take() {
+            Some(session) => Ok(session),
+            None => self.client.connect(None).await,
         }
     }
 }
@@ -165,55 +168,54 @@ fn now_us() -> i64 {
     i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-fn arguments(
-    statements: &[QueuedStatement],
+/// The arguments of these statements in this order; the index after the last one is the time.
+fn arguments<'a>(
+    statements: &'a [QueuedStatement],
     members: &[usize],
     order: &[usize],
     now: i64,
-) -> Result<SqliteArguments, sqlx::Error> {
-    let mut all = SqliteArguments::default();
-    all.reserve(members.len() * order.len(), 0);
+) -> Vec<SqlArgument<'a>> {
+    let mut all = Vec::with_capacity(members.len() * order.len());
     for &member in members {
-        statements[member].bind(&mut all, order, now)?;
+        let arguments = &statements[member].arguments;
+        all.extend(order.iter().map(|&index| {
+            let argument = arguments.get(index);
+            argument.map_or(SqlArgument::Int(now), OwnedArgument::borrow)
+        }));
     }
-    Ok(all)
+    all
 }
 
-async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), sqlx::Error> {
-    // As a query with arguments, of which there are none, it is prepared once.
-    let all = query_with::<sqlx::Sqlite, _>(text, SqliteArguments::default());
-    all.execute(conn).await?;
-    Ok(())
+async fn command(session: &mut dyn SqlSession, text: &SqlText) -> Result<(), SqlError> {
+    // As a statement it is prepared once.
+    let is_known = AtomicBool::new(true);
+    let statement = SqlStatement::new(text, true, (&[], &[]), &is_known);
+    session.send(statement, &mut |_| Ok(())).await
 }
 
 /// Sends a text of `statements` statements, and records the result of each, those of `ends` included.
 async fn send(
-    conn: &mut SqliteConnection,
-    text: SqlText,
-    arguments: SqliteArguments,
+    session: &mut dyn SqlSession,
+    (text, arguments): (&SqlText, &[SqlArgument<'_>]),
     statements: usize,
     ends: Ends,
     done: &mut Vec<StatementResult>,
-) -> Result<(), sqlx::Error> {
-    let query = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(text), arguments);
-    let mut results = conn.fetch_many(query);
+) -> Result<(), SqlError> {
     let mut granted = None;
-    while let Some(result) = next(&mut results).await {
-        match result? {
-            Either::Right(row) => granted = Some(row.try_get(0)?),
-            Either::Left(result) => done.push((result.rows_affected(), granted.take())),
+    let is_known = AtomicBool::new(false);
+    let statement = SqlStatement::new(text, true, (&[], arguments), &is_known);
+    let mut receive = |part: SqlReply<'_>| {
+        match part {
+            SqlReply::Row(row) => granted = Some(row.number(0)?),
+            SqlReply::Done { affected, .. } => done.push((affected, granted.take())),
         }
-    }
+        Ok(())
+    };
+    session.send(statement, &mut receive).await?;
     let expected = statements + usize::from(ends.begins) + usize::from(ends.commits);
     if done.len() == expected {
         Ok(())
     } else {
-        Err(sqlx::Error::Protocol(
-            "a statement gave nothing back".into(),
-        ))
+        Err(SqlError::lost("a statement gave nothing back"))
     }
-}
-
-async fn next<T>(stream: &mut BoxStream<'_, T>) -> Option<T> {
-    poll_fn(|cx| stream.as_mut().poll_next(cx)).await
 }

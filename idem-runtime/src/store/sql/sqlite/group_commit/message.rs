@@ -8,7 +8,7 @@ use crate::store::sql::statement::SqlText;
 use crate::store::sql::statement::StatementReply;
 
 /// The maximum number of repetitions of a statement in a text.
-pub(super) const MAX_WIDTH: usize = 64;
+pub(in crate::store::sql) const MAX_WIDTH: usize = 64;
 
 /// What a message does besides its statements. Combined, because each message is passed between threads twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

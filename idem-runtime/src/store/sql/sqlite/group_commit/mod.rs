@@ -17,14 +17,15 @@ mod writer_thread;
 
 use std::sync::Arc;
 
-use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::oneshot;
 
+pub(in crate::store::sql) use self::message::MAX_WIDTH;
 use self::queue::{LoneWrite, WriteQueue};
 use self::queued_statement::QueuedStatement;
 use crate::store::pace::{Crowded, admits};
-use crate::store::sql::argument::Argument;
+use crate::store::sql::argument::SqlArgument;
 use crate::store::sql::queue::Priority;
+use crate::store::sql::session::SqlClient;
 use crate::store::sql::statement::Statement;
 use crate::store::sql::statement::StatementOutcome;
 
@@ -44,8 +45,8 @@ pub(crate) enum WritePath<'g> {
 }
 
 impl GroupCommit {
-    pub(crate) fn new(options: SqliteConnectOptions) -> Self {
-        Self(WriteQueue::new(options))
+    pub(crate) fn new(client: Arc<dyn SqlClient>) -> Self {
+        Self(WriteQueue::new(client))
     }
 
     /// Queues a statement, or lets it be sent alone.
@@ -54,7 +55,7 @@ impl GroupCommit {
         what: &'static str,
         priority: Priority<'_>,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> WritePath<'_> {
         let mut state = self.0.lock();
         if let Some(lone) = self.0.lone_write(&mut state) {
@@ -106,7 +107,17 @@ mod tests {
     use super::gather::GatherPause;
     use super::queue::Next;
     use super::*;
+    use crate::credentials::Credentials;
     use crate::store::sql::dialect::StatementKind;
+    use crate::store::sql::session::{SqlFuture, SqlSession};
+
+    struct NoClient;
+
+    impl SqlClient for NoClient {
+        fn connect(&self, _: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>> {
+            unreachable!("there is no thread")
+        }
+    }
 
     /// A queue without a thread, with a lone write in progress and two queued statements.
     fn queued(group: &GroupCommit) -> LoneWrite<'_> {
@@ -127,7 +138,7 @@ mod tests {
 
     #[test]
     fn endings_are_written_first() {
-        let group = GroupCommit::new(SqliteConnectOptions::new());
+        let group = GroupCommit::new(Arc::new(NoClient));
         drop(queued(&group));
         let next = group
             .0
@@ -141,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_lone_write_is_awaited_until_its_limit() {
-        let group = GroupCommit::new(SqliteConnectOptions::new());
+        let group = GroupCommit::new(Arc::new(NoClient));
         let _lone = queued(&group);
         let now = Instant::now();
         let next = |lone, until| group.0.next((lone, until), &mut GatherPause::default());

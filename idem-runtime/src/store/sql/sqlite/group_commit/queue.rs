@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::gather::GatherPause;
 use super::queued_statement::{MAX_BATCH, QueuedStatement};
 use crate::store::pace::Pace;
+use crate::store::sql::session::SqlClient;
 
 /// The queued statements of one store, and the state of the thread that writes them.
 pub(super) struct WriteQueue {
-    pub(super) options: SqliteConnectOptions,
+    pub(super) client: Arc<dyn SqlClient>,
     state: Mutex<WriteQueueState>,
     pub(super) wake: Notify,
 }
@@ -98,9 +98,9 @@ pub(super) enum Next {
 }
 
 impl WriteQueue {
-    pub(super) fn new(options: SqliteConnectOptions) -> Arc<Self> {
+    pub(super) fn new(client: Arc<dyn SqlClient>) -> Arc<Self> {
         Arc::new(Self {
-            options,
+            client,
             state: Mutex::default(),
             wake: Notify::new(),
         })

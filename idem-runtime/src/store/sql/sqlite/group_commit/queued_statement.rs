@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use sqlx::Arguments as _;
-use sqlx::sqlite::SqliteArguments;
 use tokio::sync::oneshot;
 
 use super::multi_row::MultiRowStatement;
-use crate::store::sql::argument::{Argument, OwnedArgument};
+use crate::store::sql::argument::{OwnedArgument, SqlArgument};
 use crate::store::sql::statement::StatementOutcome;
 use crate::store::sql::statement::{SqlText, Statement};
 
@@ -22,7 +20,7 @@ pub(super) struct QueuedStatement {
     pub(super) text: SqlText,
     pub(super) order: Arc<[usize]>,
     pub(super) multi_row: Option<Arc<MultiRowStatement>>,
-    arguments: Vec<OwnedArgument>,
+    pub(super) arguments: Vec<OwnedArgument>,
     reply: oneshot::Sender<StatementOutcome>,
 }
 
@@ -30,7 +28,7 @@ impl QueuedStatement {
     pub(super) fn new(
         what: &'static str,
         statement: &Statement,
-        arguments: &[Argument<'_>],
+        arguments: &[SqlArgument<'_>],
     ) -> (Self, oneshot::Receiver<StatementOutcome>) {
         let (reply, receiver) = oneshot::channel();
         let queued = Self {
@@ -52,25 +50,5 @@ impl QueuedStatement {
     /// Sends the outcome. Its caller may have given up.
     pub(super) fn reply(self, outcome: StatementOutcome) {
         let _ = self.reply.send(outcome);
-    }
-
-    /// Adds the arguments of the statement; the index after the last one is the time.
-    pub(super) fn bind(
-        &self,
-        all: &mut SqliteArguments,
-        order: &[usize],
-        now: i64,
-    ) -> Result<(), sqlx::Error> {
-        for &index in order {
-            let added = match self.arguments.get(index) {
-                Some(OwnedArgument::Bytes(bytes)) => all.add(&bytes[..]),
-                Some(OwnedArgument::Int(number)) => all.add(*number),
-                Some(OwnedArgument::Text(text)) => all.add(Arc::clone(text)),
-                Some(OwnedArgument::Null) => all.add(None::<i64>),
-                None => all.add(now),
-            };
-            added.map_err(sqlx::Error::Encode)?;
-        }
-        Ok(())
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn start(queue: &Arc<WriteQueue>) -> std::io::Result<()> {
 
 /// Writes batches until the queue is closed.
 async fn write(queue: &WriteQueue) {
-    let mut writer = BatchWriter::new(queue.options.clone());
+    let mut writer = BatchWriter::new(Arc::clone(&queue.client));
     // The lone write to wait for, and the time limit.
     let mut waits = (0, Instant::now());
     let mut pause = GatherPause::default();

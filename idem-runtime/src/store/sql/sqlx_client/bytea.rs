@@ -1,41 +1,34 @@
-//! Bytes in the simple protocol.
+//! Bytes of PostgreSQL, in each of its formats.
 
-use std::ops::Deref;
+use std::borrow::Cow;
 
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgTypeInfo, PgValueRef};
+use sqlx::postgres::{PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::{Decode, Type};
 
 use crate::store::sql::primary_key::from_digits;
 
-/// Bytes in the simple protocol: a text in the session's `bytea_output`.
-///
-/// sqlx decodes only one of the formats.
-pub(super) struct ByteaText(Vec<u8>);
+/// Bytes. In the simple protocol they are a text in the session's `bytea_output`, of which sqlx decodes one only.
+pub(super) struct Bytea<'r>(pub(super) Cow<'r, [u8]>);
 
-impl Deref for ByteaText {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Type<sqlx::Postgres> for ByteaText {
+impl Type<sqlx::Postgres> for Bytea<'_> {
     fn type_info() -> PgTypeInfo {
         <Vec<u8> as Type<sqlx::Postgres>>::type_info()
     }
 }
 
-impl<'r> Decode<'r, sqlx::Postgres> for ByteaText {
+impl<'r> Decode<'r, sqlx::Postgres> for Bytea<'r> {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        let text = value.as_bytes()?;
-        let bytes = match text.strip_prefix(b"\\x") {
+        let value_bytes = value.as_bytes()?;
+        if value.format() == PgValueFormat::Binary {
+            return Ok(Self(Cow::Borrowed(value_bytes)));
+        }
+        let bytes = match value_bytes.strip_prefix(b"\\x") {
             Some(digits) => from_digits(digits),
-            None => from_escapes(text),
+            None => from_escapes(value_bytes),
         };
         match bytes {
-            Some(bytes) => Ok(Self(bytes)),
+            Some(bytes) => Ok(Self(Cow::Owned(bytes))),
             None => Err("the text of bytes cannot be read".into()),
         }
     }

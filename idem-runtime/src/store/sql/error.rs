@@ -1,0 +1,188 @@
+//! The error of a session, by what it means for a statement.
+
+use std::error::Error;
+use std::fmt;
+
+use super::dialect::Dialect;
+use crate::env::credentials::ProviderError;
+
+/// An error that a client library has.
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// The kind of an error of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "a database has some of them")]
+pub(crate) enum SqlErrorKind {
+    /// It collided with another transaction: a serialization failure, a deadlock, a busy file.
+    Collision {
+        /// Its own transaction can go on.
+        goes_on: bool,
+    },
+    /// It waited for a lock of another transaction up to its limit.
+    Locked,
+    /// No room.
+    Full,
+    /// The table does not exist.
+    NoTable,
+    /// The database or the schema does not exist.
+    NoDatabase,
+    /// Wrong user or password.
+    Login,
+    /// A right is missing.
+    Refused,
+    /// An unusable file or a wrong setting, and the remedy.
+    Setting(&'static str),
+    /// It starts, stops, or fails over.
+    Unavailable,
+    /// It has no connection left, or has ended the statement for a limit of its own.
+    Busy,
+    /// It only reads.
+    ReadOnly,
+    /// Its transaction is over, or failed, or a savepoint in it is gone.
+    Ended,
+    /// Anything else.
+    Other,
+}
+
+impl SqlErrorKind {
+    /// Whether the outcome of the statement is unknown, and its connection unusable.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Busy)
+    }
+}
+
+/// The error of a [`SqlSession`](super::SqlSession).
+///
+/// Of an error of the server it has the code and the kind: its text may quote values.
+#[derive(Debug)]
+pub struct SqlError(SqlFailure);
+
+/// What failed.
+#[derive(Debug)]
+#[allow(dead_code, reason = "a database has some of them")]
+pub(super) enum SqlFailure {
+    /// The server replied with an error.
+    Server { kind: SqlErrorKind, code: String },
+    /// The connection cannot be made, or is lost.
+    Lost(Cause),
+    /// No TLS with the server.
+    Tls(Cause),
+    /// The address or the settings of the client are wrong.
+    Configuration(Cause),
+    /// The server is unsuitable, by a sentence of this crate.
+    Unfit(String),
+    /// No credentials.
+    Provider(ProviderError),
+    /// The reply cannot be read, or anything else on the client's side.
+    Client(Cause),
+}
+
+impl SqlError {
+    /// An error of the server, by its code: the SQLSTATE of PostgreSQL, the number of an error of MySQL, the extended
+    /// result code of SQLite.
+    ///
+    /// The text tells errors of one code apart, and is not kept.
+    #[must_use]
+    pub fn server(dialect: &Dialect, code: impl Into<String>, text: &str) -> Self {
+        let code = code.into();
+        let kind = (dialect.error_kind)(&code, text);
+        Self(SqlFailure::Server { kind, code })
+    }
+
+    /// The connection cannot be made, or is lost, or its protocol is violated: no further use of it succeeds.
+    ///
+    /// The outcome of the message is unknown. The text of the cause appears in errors, and must not quote a value.
+    pub fn lost(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(SqlFailure::Lost(cause.into()))
+    }
+
+    /// No TLS with the server: none on either side, or a certificate that is refused.
+    pub fn tls(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(SqlFailure::Tls(cause.into()))
+    }
+
+    /// The address or the settings of the client are wrong.
+    pub fn configuration(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(SqlFailure::Configuration(cause.into()))
+    }
+
+    /// Any other error of the client, as of a value that has another type. The text must not quote the value.
+    pub fn client(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(SqlFailure::Client(cause.into()))
+    }
+
+    /// Whether the server has replied with it, so that the connection is usable.
+    #[must_use]
+    pub fn is_of_server(&self) -> bool {
+        self.kind().is_some()
+    }
+
+    /// Whether it leaves the outcome of a message unknown: it is about the server, or of a proxy in front of it.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.kind().is_none_or(SqlErrorKind::is_silence)
+    }
+
+    pub(super) fn null() -> Self {
+        Self::client("a value is missing")
+    }
+
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    pub(super) fn unfit(problem: impl Into<String>) -> Self {
+        Self(SqlFailure::Unfit(problem.into()))
+    }
+
+    pub(super) fn into_failure(self) -> SqlFailure {
+        self.0
+    }
+
+    /// The kind of a server's error.
+    pub(crate) fn kind(&self) -> Option<SqlErrorKind> {
+        match &self.0 {
+            SqlFailure::Server { kind, .. } => Some(*kind),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is unusable.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.0, SqlFailure::Lost(_) | SqlFailure::Tls(_))
+    }
+
+    /// Whether it collided with another transaction.
+    pub(super) fn is_collision(&self) -> bool {
+        matches!(self.kind(), Some(SqlErrorKind::Collision { .. }))
+    }
+}
+
+impl From<ProviderError> for SqlError {
+    fn from(error: ProviderError) -> Self {
+        Self(SqlFailure::Provider(error))
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            SqlFailure::Server { code, .. } => write!(f, "the server replied with error {code}"),
+            SqlFailure::Lost(_) => f.write_str("the connection is lost or cannot be made"),
+            SqlFailure::Tls(_) => f.write_str("no TLS with the server"),
+            SqlFailure::Configuration(_) => f.write_str("the address or a setting is wrong"),
+            SqlFailure::Unfit(problem) => f.write_str(problem),
+            SqlFailure::Provider(error) => error.fmt(f),
+            SqlFailure::Client(_) => f.write_str("the reply cannot be read"),
+        }
+    }
+}
+
+impl Error for SqlError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            SqlFailure::Lost(cause)
+            | SqlFailure::Tls(cause)
+            | SqlFailure::Configuration(cause)
+            | SqlFailure::Client(cause) => Some(&**cause),
+            SqlFailure::Provider(error) => error.source(),
+            SqlFailure::Server { .. } | SqlFailure::Unfit(_) => None,
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! sqlx as a client: its connections are sessions, and its transactions those of callers.
+
+#[cfg(feature = "postgres")]
+mod bytea;
+#[cfg(feature = "mysql")]
+pub(super) mod mysql;
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(super) mod sqlite;
+#[cfg(feature = "sqlite")]
+mod transaction_depth;
+
+use std::future::poll_fn;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures_core::stream::BoxStream;
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection, Decode, Pool, Row, Transaction, Type};
+
+use super::backend::Backend;
+use super::dialect::Dialect;
+use super::error::SqlError;
+use super::session::{SqlClient, SqlFuture, SqlSession};
+use super::source::{IntoSqlSource, SqlSource};
+use super::transaction::SqlTransaction;
+use crate::credentials::Credentials;
+
+/// Maps an error of sqlx.
+fn session_error(dialect: &Dialect, error: sqlx::Error) -> SqlError {
+    use sqlx::Error::{Configuration, Io, Protocol, Tls, WorkerCrashed};
+    match error {
+        sqlx::Error::Database(error) => SqlError::server(dialect, code(&*error), error.message()),
+        Configuration(error) => SqlError::configuration(error),
+        Tls(error) => SqlError::tls(error),
+        error @ (Io(_) | Protocol(_) | WorkerCrashed) => SqlError::lost(error),
+        error => SqlError::client(error),
+    }
+}
+
+fn code(error: &dyn DatabaseError) -> String {
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        return error.number().to_string();
+    }
+    error.code().unwrap_or_default().into_owned()
+}
+
+async fn next<T>(stream: &mut BoxStream<'_, T>) -> Option<T> {
+    poll_fn(|cx| stream.as_mut().poll_next(cx)).await
+}
+
+/// A row of sqlx, and whether the types of its columns are checked.
+struct Columns<'r, R> {
+    row: &'r R,
+    checks: bool,
+}
+
+impl<R: Row> Columns<'_, R>
+where
+    usize: sqlx::ColumnIndex<R>,
+{
+    /// The value of a column.
+    fn value<'r, T>(&'r self, column: usize) -> Result<T, SqlError>
+    where
+        T: Decode<'r, R::Database> + Type<R::Database>,
+    {
+        let value = if self.checks {
+            self.row.try_get(column)
+        } else {
+            self.row.try_get_unchecked(column)
+        };
+        value.map_err(SqlError::client)
+    }
+}
+
+/// The methods of a row, without that for bytes.
+macro_rules! row {
+    () => {
+        fn columns(&self) -> usize {
+            sqlx::Row::len(self.row)
+        }
+
+        fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
+            self.value(column)
+        }
+
+        fn text(&self, column: usize) -> Result<Option<Cow<'_, str>>, SqlError> {
+            Ok(self.value::<Option<&str>>(column)?.map(Cow::Borrowed))
+        }
+    };
+}
+
+/// The methods of a session, without those that roll back.
+///
+/// A macro, because the types of sqlx have nothing in common. `last_insert_id` and `bind_array` are functions of the
+/// database's module.
+macro_rules! session {
+    ($Db:ty) => {
+        fn dialect(&self) -> &'static Dialect {
+            DIALECT
+        }
+
+        fn send<'a>(
+            &'a mut self,
+            statement: SqlStatement<'a>,
+            receive: &'a mut SqlReceiver<'a>,
+        ) -> SqlFuture<'a, ()> {
+            let text = sqlx::AssertSqlSafe(Arc::clone(statement.text()));
+            let query = sqlx::query::<$Db>(text).persistent(statement.is_named());
+            let query = (statement.arguments()).fold(query, |query, argument| match argument {
+                SqlArgument::Bytes(bytes) => query.bind(bytes),
+                SqlArgument::Null => query.bind(None::<&[u8]>),
+                SqlArgument::Int(number) => query.bind(number),
+                SqlArgument::Text(text) => query.bind(text),
+                SqlArgument::Array(array) => bind_array(query, array),
+            });
+            Box::pin(async move {
+                // The check of the types is expensive.
+                let checks = !DIALECT.typed || !statement.is_known();
+                session!(@ forward self.fetch_many(query), checks, receive);
+                statement.known();
+                Ok(())
+            })
+        }
+
+        fn script<'a>(
+            &'a mut self,
+            script: String,
+            receive: &'a mut SqlReceiver<'a>,
+        ) -> SqlFuture<'a, ()> {
+            Box::pin(async move {
+                let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
+                session!(@ forward self.fetch_many(script), true, receive);
+                Ok(())
+            })
+        }
+
+        fn depth(&self) -> usize {
+            <$Db as sqlx::Database>::TransactionManager::get_transaction_depth(self)
+        }
+
+        fn begin(&mut self) -> SqlFuture<'_, ()> {
+            Box::pin(async move {
+                let begun = <$Db as sqlx::Database>::TransactionManager::begin(self, None);
+                begun.await.map_err(|error| session_error(DIALECT, error))
+            })
+        }
+
+        fn commit(&mut self) -> SqlFuture<'_, ()> {
+            Box::pin(async move {
+                let committed = <$Db as sqlx::Database>::TransactionManager::commit(self);
+                committed.await.map_err(|error| session_error(DIALECT, error))
+            })
+        }
+    };
+    (@ forward $results:expr, $checks:expr, $receive:ident) => {
+        let mut results = $results;
+        while let Some(part) = next(&mut results).await {
+            match part.map_err(|error| session_error(DIALECT, error))? {
+                sqlx::Either::Left(done) => $receive(SqlReply::Done {
+                    affected: done.rows_affected(),
+                    last_insert_id: last_insert_id(&done),
+                })?,
+                sqlx::Either::Right(row) => $receive(SqlReply::Row(&Columns {
+                    row: &row,
+                    checks: $checks,
+                }))?,
+            }
+        }
+    };
+    (rolls back $Db:ty) => {
+        fn rollback(&mut self) -> SqlFuture<'_, ()> {
+            Box::pin(async move {
+                let undone = <$Db as sqlx::Database>::TransactionManager::rollback(self);
+                undone.await.map_err(|error| session_error(DIALECT, error))
+            })
+        }
+
+        fn start_rollback(&mut self) {
+            <$Db as sqlx::Database>::TransactionManager::start_rollback(self);
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "each is for the modules of the databases")]
+use {row, session};
+
+/// The options of a database's connections.
+trait ClientOptions: Clone + Send + Sync + 'static {
+    const DIALECT: &'static Dialect;
+
+    /// Adds the settings of the store's own connections.
+    fn of_store(self) -> Self {
+        self
+    }
+
+    /// The options with other credentials, if the database has users.
+    fn with_credentials(self, _: Credentials) -> Self {
+        self
+    }
+
+    /// As [`SqlClient::is_unnamed`].
+    fn is_unnamed(&self) -> bool {
+        false
+    }
+
+    /// As [`SqlClient::warning`].
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
+    /// The options of the connection that writes for several calls at a time.
+    fn of_writer(&self) -> Option<Self> {
+        None
+    }
+}
+
+/// The client of a database's connections.
+struct SqlxClient<C: Connection>(C::Options);
+
+impl<C> SqlClient for SqlxClient<C>
+where
+    C: Connection<Options: ClientOptions> + SqlSession + 'static,
+{
+    fn connect(&self, credentials: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>> {
+        Box::pin(async move {
+            let with;
+            let options = match credentials {
+                Some(credentials) => {
+                    with = self.0.clone().with_credentials(credentials);
+                    &with
+                }
+                None => &self.0,
+            };
+            match C::connect_with(options).await {
+                Ok(conn) => Ok(Box::new(conn) as _),
+                Err(error) => Err(session_error(C::Options::DIALECT, error)),
+            }
+        })
+    }
+
+    fn is_unnamed(&self) -> bool {
+        self.0.is_unnamed()
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.0.warning()
+    }
+
+    fn writer(&self) -> Option<Arc<dyn SqlClient>> {
+        let options = self.0.of_writer()?;
+        Some(Arc::new(Self(options)))
+    }
+}
+
+/// The client of a URL. The error of sqlx may quote it, with the password in it.
+fn of_url<C>(url: &str) -> Option<Arc<dyn SqlClient>>
+where
+    C: Connection<Options: ClientOptions> + SqlSession + 'static,
+{
+    let options = C::Options::from_str(url).ok()?;
+    Some(Arc::new(SqlxClient::<C>(options.of_store())))
+}
+
+fn source<B: Backend, C>(options: C::Options) -> SqlSource<B>
+where
+    C: Connection<Options: ClientOptions> + SqlSession + 'static,
+{
+    SqlSource::new(SqlxClient::<C>(options.of_store()))
+}
+
+macro_rules! sqlx_types {
+    ($($feature:literal $module:ident $Db:ident $Connection:ident $Options:ident;)*) => {
+        $(
+            #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
+            impl IntoSqlSource<super::$Db> for sqlx::$module::$Options {
+                fn into_source(self) -> SqlSource<super::$Db> {
+                    source::<_, sqlx::$Connection>(self)
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
+            impl IntoSqlSource<super::$Db> for &Pool<sqlx::$Db> {
+                fn into_source(self) -> SqlSource<super::$Db> {
+                    (*self.connect_options()).clone().into_source()
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
+            impl SqlTransaction for sqlx::$Connection {
+                fn session(&mut self) -> &mut dyn SqlSession {
+                    self
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
+            impl SqlTransaction for PoolConnection<sqlx::$Db> {
+                fn session(&mut self) -> &mut dyn SqlSession {
+                    &mut **self
+                }
+
+                fn give_up(&mut self) {
+                    self.close_on_drop();
+                }
+
+                // A transaction of sqlx on it borrows it.
+                fn most(&self) -> usize {
+                    0
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
+            impl SqlTransaction for Transaction<'_, sqlx::$Db> {
+                fn session(&mut self) -> &mut dyn SqlSession {
+                    &mut **self
+                }
+            }
+        )*
+    };
+}
+
+sqlx_types! {
+    "mysql" mysql MySql MySqlConnection MySqlConnectOptions;
+    "postgres" postgres Postgres PgConnection PgConnectOptions;
+    "sqlite" sqlite Sqlite SqliteConnection SqliteConnectOptions;
+}

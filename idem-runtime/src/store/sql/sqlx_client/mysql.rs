@@ -1,0 +1,78 @@
+//! Connections of sqlx to MySQL and MariaDB.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode};
+use sqlx::query::Query;
+use sqlx::{Executor as _, MySql, MySqlConnection};
+use sqlx_core::transaction::TransactionManager as _;
+
+use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
+use crate::credentials::Credentials;
+use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::dialect::Dialect;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{
+    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+};
+use crate::store::transport;
+
+const DIALECT: &Dialect = Dialect::MYSQL;
+
+pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    of_url::<MySqlConnection>(url)
+}
+
+impl SqlSession for MySqlConnection {
+    session!(MySql);
+    session!(rolls back MySql);
+}
+
+fn last_insert_id(done: &MySqlQueryResult) -> u64 {
+    done.last_insert_id()
+}
+
+/// MySQL has no arrays.
+fn bind_array<'q>(
+    query: Query<'q, MySql, MySqlArguments>,
+    _: SqlArray<'q>,
+) -> Query<'q, MySql, MySqlArguments> {
+    query.bind(None::<&[u8]>)
+}
+
+impl SqlRow for Columns<'_, MySqlRow> {
+    row!();
+
+    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
+        Ok(self.value::<Option<&[u8]>>(column)?.map(Cow::Borrowed))
+    }
+}
+
+impl ClientOptions for MySqlConnectOptions {
+    const DIALECT: &'static Dialect = DIALECT;
+
+    fn with_credentials(self, credentials: Credentials) -> Self {
+        let (user, password) = credentials.into_parts();
+        let options = self.password(&password);
+        match user {
+            Some(user) => options.username(&user),
+            None => options,
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        let why = match self.get_ssl_mode() {
+            MySqlSslMode::Disabled => "a connection without TLS (`ssl-mode=DISABLED`)",
+            MySqlSslMode::Preferred => {
+                "a connection that may be without TLS (`ssl-mode=PREFERRED`, which is the default)"
+            }
+            MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity => {
+                return None;
+            }
+        };
+        let is_local = self.get_socket().is_some() || transport::is_local(self.get_host());
+        let instead = "set `ssl-mode=VERIFY_IDENTITY` with `ssl-ca`, and a TLS feature of sqlx";
+        (!is_local).then(|| transport::warning(DIALECT.name, why, instead))
+    }
+}

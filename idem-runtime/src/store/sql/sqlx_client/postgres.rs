@@ -1,0 +1,154 @@
+//! Connections of sqlx to PostgreSQL.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgSslMode};
+use sqlx::query::Query;
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection};
+use sqlx_core::transaction::TransactionManager as _;
+
+use super::bytea::Bytea;
+use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
+use crate::credentials::Credentials;
+use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::dialect::Dialect;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{
+    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+};
+use crate::store::transport;
+
+const DIALECT: &Dialect = Dialect::POSTGRES;
+
+pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    of_url::<PgConnection>(url)
+}
+
+impl SqlSession for PgConnection {
+    session!(sqlx::Postgres);
+    session!(rolls back sqlx::Postgres);
+
+    fn keeps_statements(&self) -> bool {
+        self.cached_statements_size() > 0
+    }
+}
+
+fn last_insert_id(_: &PgQueryResult) -> u64 {
+    0
+}
+
+fn bind_array<'q>(
+    query: Query<'q, sqlx::Postgres, PgArguments>,
+    array: SqlArray<'q>,
+) -> Query<'q, sqlx::Postgres, PgArguments> {
+    fn all<'q, T>(
+        array: SqlArray<'q>,
+        value: impl Fn(SqlArgument<'q>) -> Option<T>,
+    ) -> Vec<Option<T>> {
+        array.elements().map(value).collect()
+    }
+    match array.elements().next() {
+        Some(SqlArgument::Int(_)) => query.bind(all(array, |element| match element {
+            SqlArgument::Int(number) => Some(number),
+            _ => None,
+        })),
+        Some(SqlArgument::Text(_)) => query.bind(all(array, |element| match element {
+            SqlArgument::Text(text) => Some(text),
+            _ => None,
+        })),
+        _ => query.bind(all(array, |element| match element {
+            SqlArgument::Bytes(bytes) => Some(bytes),
+            _ => None,
+        })),
+    }
+}
+
+impl SqlRow for Columns<'_, PgRow> {
+    row!();
+
+    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
+        Ok(self
+            .value::<Option<Bytea<'_>>>(column)?
+            .map(|bytes| bytes.0))
+    }
+}
+
+impl ClientOptions for PgConnectOptions {
+    const DIALECT: &'static Dialect = DIALECT;
+
+    fn with_credentials(self, credentials: Credentials) -> Self {
+        let (user, password) = credentials.into_parts();
+        let options = self.password(&password);
+        match user {
+            Some(user) => options.username(&user),
+            None => options,
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        let why = match self.get_ssl_mode() {
+            PgSslMode::Disable => "a connection without TLS (`sslmode=disable`)",
+            PgSslMode::Allow => "a connection that may be without TLS (`sslmode=allow`)",
+            PgSslMode::Prefer => {
+                "a connection that may be without TLS (`sslmode=prefer`, which is the default)"
+            }
+            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => return None,
+        };
+        let is_local = self.get_socket().is_some() || transport::is_local(self.get_host());
+        let instead = "set `sslmode=verify-full` with `sslrootcert`, and a TLS feature of sqlx";
+        (!is_local).then(|| transport::warning(DIALECT.name, why, instead))
+    }
+
+    // Only the URL shows the capacity of the cache. The host may be none of a URL.
+    fn is_unnamed(&self) -> bool {
+        let options = self.clone().host("localhost").username("idem");
+        let url = options.to_url_lossy();
+        let mut settings = url.query_pairs();
+        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr as _;
+
+    use super::{ClientOptions as _, PgConnectOptions};
+
+    #[test]
+    fn statements_have_no_names_at_a_capacity_of_zero() {
+        for (path, host, unnamed) in [
+            ("app:secret@db.example/shop", "", false),
+            (
+                "app:secret@db.example/shop?statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            ("app@[::1]/a%20b?statement-cache-capacity=0", "", true),
+            ("app@db.example/shop?statement-cache-capacity=10", "", false),
+            (
+                "/shop?host=/var/run/a%20b&statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            // Hosts that are none of a URL.
+            (
+                "app@db.example/shop?statement-cache-capacity=0",
+                "::1",
+                true,
+            ),
+            (
+                "app@db.example/shop?statement-cache-capacity=0",
+                "a:b/c d",
+                true,
+            ),
+        ] {
+            let options = PgConnectOptions::from_str(&format!("postgres://{path}")).unwrap();
+            let options = match host {
+                "" => options,
+                host => options.host(host).username("a:b/c@d"),
+            };
+            assert_eq!(options.is_unnamed(), unnamed, "{path} {host}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Connections of sqlx to SQLite.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::query::Query;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteQueryResult, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{Executor as _, Sqlite, SqliteConnection};
+use sqlx_core::transaction::TransactionManager as _;
+
+use super::transaction_depth;
+use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
+use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::dialect::Dialect;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{
+    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+};
+use crate::store::sql::sqlite::group_commit::MAX_WIDTH;
+
+const DIALECT: &Dialect = Dialect::SQLITE;
+
+/// How long a statement waits for a writer in another process.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// The number of rows that are buffered between the driver's thread and the writer's.
+const ROWS: usize = 1_024;
+
+pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    of_url::<SqliteConnection>(url)
+}
+
+/// SQLite rolls back by itself, and sqlx does not notice: see [`transaction_depth`].
+impl SqlSession for SqliteConnection {
+    session!(Sqlite);
+
+    fn rollback(&mut self) -> SqlFuture<'_, ()> {
+        Box::pin(async move {
+            let undone = transaction_depth::roll_back(self).await;
+            undone.map_err(|error| session_error(DIALECT, error))
+        })
+    }
+
+    fn start_rollback(&mut self) {
+        transaction_depth::start_rollback(self);
+    }
+
+    fn start_script(&mut self, script: String) {
+        transaction_depth::start(self, script);
+    }
+
+    fn in_step(&mut self, most: usize) -> SqlFuture<'_, bool> {
+        Box::pin(async move { Ok(transaction_depth::in_step(self, most).await) })
+    }
+
+    fn close(&mut self) -> SqlFuture<'_, ()> {
+        Box::pin(async move {
+            transaction_depth::close(self).await;
+            Ok(())
+        })
+    }
+}
+
+fn last_insert_id(_: &SqliteQueryResult) -> u64 {
+    0
+}
+
+/// SQLite has no arrays.
+fn bind_array<'q>(
+    query: Query<'q, Sqlite, SqliteArguments>,
+    _: SqlArray<'q>,
+) -> Query<'q, Sqlite, SqliteArguments> {
+    query.bind(None::<&[u8]>)
+}
+
+impl SqlRow for Columns<'_, SqliteRow> {
+    row!();
+
+    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
+        Ok(self.value::<Option<&[u8]>>(column)?.map(Cow::Borrowed))
+    }
+}
+
+impl ClientOptions for SqliteConnectOptions {
+    const DIALECT: &'static Dialect = DIALECT;
+
+    fn of_store(self) -> Self {
+        self.create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An acknowledged answer survives a power cut too.
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY)
+    }
+
+    fn of_writer(&self) -> Option<Self> {
+        let options = self.clone().row_buffer_size(ROWS);
+        Some(options.statement_cache_capacity(6 * MAX_WIDTH))
+    }
+}
