@@ -13,9 +13,12 @@ use std::sync::{Arc, OnceLock};
 
 use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
+use idem_runtime::store::sql::{
+    Backend, MySqlStore, PostgresStore, SqlSource, SqlStoreBuilder, SqliteStore,
+};
 use idem_tests::bounds::bound;
 use idem_tests::sql::InSql;
+use idem_tests::tokio_postgres::TokioPostgresClient;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
@@ -115,17 +118,22 @@ fn databases() -> Vec<Place> {
         let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
         Arc::new(runtime.block_on(InSql::new(store, "sqlite", case)))
     });
-    let postgres = database("postgres", PostgresServer::start, |url| {
+    let postgres = database(("postgres", true), PostgresServer::start, |url| {
         PostgresStore::builder(url)
     });
-    let mariadb = database("mariadb", MariaDbServer::start, |url| {
+    // Another client of the same database.
+    let tokio_postgres = database(("tokio_postgres", false), PostgresServer::start, |url| {
+        let config = url.parse().expect("a URL");
+        PostgresStore::builder(SqlSource::new(TokioPostgresClient(config)))
+    });
+    let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)
     });
-    vec![sqlite, postgres, mariadb]
+    vec![sqlite, postgres, tokio_postgres, mariadb]
 }
 
 fn database<B: Backend, S>(
-    name: &'static str,
+    (name, decides): (&'static str, bool),
     start: fn() -> S,
     store: impl Fn(&str) -> SqlStoreBuilder<B> + Send + Sync + 'static,
 ) -> Place
@@ -133,7 +141,7 @@ where
     S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
 {
     let server = OnceLock::new();
-    Place::new((name, true), move |runtime, case| {
+    Place::new((name, decides), move |runtime, case| {
         let store = store(&server.get_or_init(start).url());
         Arc::new(runtime.block_on(InSql::new(store, name, case)))
     })

@@ -416,6 +416,21 @@ macro_rules! on_each_database {
     };
 }
 
+/// Runs each named test on every database, and by another client than sqlx: `tokio_postgres::name`.
+macro_rules! on_each_client {
+    ($($name:ident),+ $(,)?) => {
+        on_each_database!($($name),+);
+        mod tokio_postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name::<super::Tokio>().await;
+                }
+            )+
+        }
+    };
+}
+
 /// Runs each named test on every server: `servers::postgres::name` and `servers::mariadb::name`.
 macro_rules! on_each_server {
     ($($name:ident),+ $(,)?) => {

@@ -138,7 +138,7 @@ pub(crate) use self::in_transaction::{TransactionalStore, TxError};
 #[cfg(feature = "mysql")]
 pub use self::mysql::MySql;
 #[cfg(feature = "postgres")]
-pub use self::postgres::Postgres;
+pub use self::postgres::{Postgres, bytea};
 pub use self::purge::{Purge, PurgeTask};
 pub use self::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,

@@ -1,10 +1,12 @@
 //! PostgreSQL.
 
+mod bytea;
 mod findings;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use self::bytea::bytea;
 use super::backend::{Database, Probed};
 use super::dialect::{Dialect, StatementKind};
 use super::error::{SqlError, SqlErrorKind};

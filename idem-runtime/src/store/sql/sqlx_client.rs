@@ -1,7 +1,5 @@
 //! sqlx as a client: its connections are sessions, and its transactions those of callers.
 
-#[cfg(feature = "postgres")]
-mod bytea;
 #[cfg(feature = "mysql")]
 pub(super) mod mysql;
 #[cfg(feature = "postgres")]

@@ -5,6 +5,13 @@ use idem_harness::TcpProxy;
 use super::prelude::*;
 
 on_each_server!(a_connection_that_breaks_at_each_moment);
+mod another_client {
+    use super::*;
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_connection_that_breaks_at_each_moment() {
+        super::a_connection_that_breaks_at_each_moment::<Tokio>().await;
+    }
+}
 on!(postgres_only Postgres: a_commit_whose_reply_is_none_or_of_a_proxy_is_unknown);
 
 mod deferred {
@@ -49,9 +56,9 @@ const ABORTED: Option<ErrorKind> = Some(ErrorKind::TransactionAborted);
 const TIMES: usize = 5;
 
 /// A reply to a commit that is lost leaves the key with its answer, and every other loss leaves nothing.
-async fn a_connection_that_breaks_at_each_moment<D: Server>() {
-    let fixture = Fixture::<D>::new().await;
-    let server = D::shared().expect("it has a server").addr();
+async fn a_connection_that_breaks_at_each_moment<C: Client<Database: Server>>() {
+    let fixture = Fixture::<C>::new().await;
+    let server = C::Database::shared().expect("it has a server").addr();
     let proxy = TcpProxy::start(server);
     let url = fixture
         .place
@@ -68,8 +75,8 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
             for own in [false, true] {
                 let key = &format!("{moment:?} {own} {time}");
                 let run = fixture.runs.count() + u32::from(moment != Moment::ClaimReply);
-                let mut conn = D::connection_after(&url, "SELECT 1").await.unwrap();
-                let work = async |conn: &mut D::Conn| match moment {
+                let mut conn = C::connect(&url).await;
+                let work = async |conn: &mut C::Conn| match moment {
                     // The completion and the commit of idem follow the body at once.
                     Moment::BeforeCommit if !own => {}
                     Moment::SessionEnded if own => end_session(&fixture, conn).await,
@@ -84,20 +91,23 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
                     let call = fixture.call_that_ends_after(on, |conn| conn, key, work, End::Value);
                     (call.await, &of_idem)
                 } else {
-                    let mut tx = conn.begin().await.done();
-                    sets_trap(moment);
-                    let on: &mut D::Conn = &mut tx;
-                    let call = fixture.call_that_ends_after(on, |conn| conn, key, work, End::Value);
-                    let answer = call.await;
-                    match moment {
-                        Moment::BeforeCommit => {
-                            proxy.cut();
+                    let call = async |tx: &mut C::Conn| {
+                        sets_trap(moment);
+                        let call = fixture.call_that_ends_after(tx, |tx| tx, key, work, End::Value);
+                        let answer = call.await;
+                        match moment {
+                            Moment::BeforeCommit => {
+                                proxy.cut();
+                            }
+                            Moment::SessionEnded => end_session(&fixture, tx).await,
+                            _ => {}
                         }
-                        Moment::SessionEnded => end_session(&fixture, &mut tx).await,
-                        _ => {}
-                    }
+                        let commits = of_caller.is_none();
+                        (answer, if commits { Ended::Commit } else { Ended::Drop })
+                    };
+                    let (answer, ended) = C::in_transaction(&mut conn, call).await;
                     if of_caller.is_none() {
-                        tx.commit().await.expect_err("its reply is lost");
+                        ended.expect_err("its reply is lost");
                     }
                     (answer, &of_caller)
                 };
@@ -113,7 +123,7 @@ async fn a_connection_that_breaks_at_each_moment<D: Server>() {
                 drop(conn);
                 let left = i64::from(kept);
                 assert_eq!(fixture.orders(key).await, left, "{key}");
-                let mut conn = fixture.connection().await;
+                let mut conn = C::connect(&fixture.place.url).await;
                 let again = fixture.call_that_ends(&mut conn, |conn| conn, key, End::Value);
                 let expected = if kept { run } else { run + 1 };
                 assert_eq!(again.await, Some(Ok(expected)), "{key}");

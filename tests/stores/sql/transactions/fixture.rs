@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::store::sql::{SqlStore, SqlTransaction};
+use idem_runtime::store::sql::{Postgres, SqlSession as _, SqlStore, SqlTransaction};
 use idem_runtime::{
     CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
 };
@@ -16,8 +16,9 @@ use idem_tests::fixture::Classified;
 use idem_tests::orders::database::Database as _;
 use idem_tests::payment::Runs;
 use idem_tests::shop::{PATIENCE, patiently};
+use idem_tests::tokio_postgres::TokioPostgres;
 use serde::{Deserialize, Serialize};
-use sqlx::Pool;
+use sqlx::{Connection as _, Pool};
 use tokio::sync::{Barrier, Mutex, Notify};
 
 use crate::database::{Database, Server, TestDatabase};
@@ -114,32 +115,137 @@ impl End {
     }
 }
 
+/// A client whose connections calls use: sqlx, or another one.
+pub(crate) trait Client {
+    type Database: Database;
+    type Conn: SqlTransaction;
+
+    async fn connect(url: &str) -> Self::Conn;
+
+    /// Runs a statement without a result.
+    async fn run(conn: &mut Self::Conn, sql: &str) -> Result<(), String>;
+
+    /// The number that a query returns.
+    async fn count(conn: &mut Self::Conn, sql: &str) -> i64;
+
+    /// Runs `work` in a transaction, and ends that as `work` says. The error is that of its end.
+    async fn in_transaction<T>(
+        conn: &mut Self::Conn,
+        work: impl AsyncFnOnce(&mut Self::Conn) -> (T, Ended),
+    ) -> (T, Result<(), String>);
+}
+
+/// How a caller ends its transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    Commit,
+    Rollback,
+    /// The client rolls it back, if it does so.
+    Drop,
+}
+
+impl<D: Database> Client for D {
+    type Database = D;
+    type Conn = D::Conn;
+
+    async fn connect(url: &str) -> D::Conn {
+        D::Conn::connect(url).await.done()
+    }
+
+    async fn run(conn: &mut D::Conn, sql: &str) -> Result<(), String> {
+        let done = D::execute(conn, sql).await;
+        done.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn count(conn: &mut D::Conn, sql: &str) -> i64 {
+        D::number(conn, sql).await.done()
+    }
+
+    async fn in_transaction<T>(
+        conn: &mut D::Conn,
+        work: impl AsyncFnOnce(&mut D::Conn) -> (T, Ended),
+    ) -> (T, Result<(), String>) {
+        let mut tx = conn.begin().await.done();
+        let (value, end) = work(&mut tx).await;
+        let ended = match end {
+            Ended::Commit => tx.commit().await,
+            Ended::Rollback => tx.rollback().await,
+            Ended::Drop => Ok(()),
+        };
+        (value, ended.map_err(|error| error.to_string()))
+    }
+}
+
+/// tokio-postgres, which is in no way part of idem.
+pub(crate) struct Tokio;
+
+impl Client for Tokio {
+    type Database = Postgres;
+    type Conn = TokioPostgres;
+
+    async fn connect(url: &str) -> TokioPostgres {
+        let config = url.parse().expect("a URL");
+        TokioPostgres::connect(&config)
+            .await
+            .expect("the server is up")
+    }
+
+    async fn run(conn: &mut TokioPostgres, sql: &str) -> Result<(), String> {
+        let done = conn.client().batch_execute(sql).await;
+        done.map_err(|error| error.to_string())
+    }
+
+    async fn count(conn: &mut TokioPostgres, sql: &str) -> i64 {
+        let row = conn.client().query_one(sql, &[]).await;
+        row.expect("the server is up").get(0)
+    }
+
+    async fn in_transaction<T>(
+        conn: &mut TokioPostgres,
+        work: impl AsyncFnOnce(&mut TokioPostgres) -> (T, Ended),
+    ) -> (T, Result<(), String>) {
+        conn.begin().await.expect("the server is up");
+        let (value, end) = work(conn).await;
+        let ended = match end {
+            Ended::Commit => conn.commit().await,
+            Ended::Rollback => conn.rollback().await,
+            Ended::Drop => {
+                conn.start_rollback();
+                Ok(())
+            }
+        };
+        (value, ended.map_err(|error| error.to_string()))
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct Fixture<D: Database> {
-    pub(crate) pool: Pool<D::Driver>,
-    pub(crate) store: SqlStore<D>,
+pub(crate) struct Fixture<C: Client> {
+    pub(crate) pool: Pool<<C::Database as Database>::Driver>,
+    pub(crate) store: SqlStore<C::Database>,
     pub(crate) engine: Engine,
     pub(crate) events: Events,
     pub(crate) runs: Runs,
     pub(crate) place: TestDatabase,
 }
 
-impl<D: Database> Fixture<D> {
+impl<C: Client> Fixture<C> {
     pub(crate) async fn new() -> Self {
         Self::with(|engine| engine).await
     }
 
     pub(crate) async fn with(settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
-        let place = TestDatabase::new::<D>();
+        let place = TestDatabase::new::<C::Database>();
         let store = SqlStore::builder(&place.url).connections(4);
         let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.expect("the database is up");
         store.migrate().await.expect("the table is made");
-        let pool = D::Plain::pool(&place.url, 60);
-        let mut conn = D::acquire(&pool).await.done();
+        let pool = <C::Database as Database>::Plain::pool(&place.url, 60);
+        let mut conn = <C::Database as Database>::acquire(&pool).await.done();
         let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
                       CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
-        D::execute(&mut conn, tables).await.done();
+        <C::Database as Database>::execute(&mut conn, tables)
+            .await
+            .done();
         drop(conn);
         let events = Events::default();
         let engine = Engine::builder(store.clone()).observer(events.clone());
@@ -154,15 +260,6 @@ impl<D: Database> Fixture<D> {
         }
     }
 
-    /// A transaction on a connection of its own, as sqlx begins one.
-    pub(crate) async fn begin(&self) -> D::Tx {
-        D::begin(&self.pool, "BEGIN").await.done()
-    }
-
-    pub(crate) async fn connection(&self) -> D::Pooled {
-        D::acquire(&self.pool).await.done()
-    }
-
     /// The call of the key `order-7`.
     pub(crate) fn order(&self) -> CallBuilder<Classified> {
         self.call("order-7")
@@ -174,15 +271,17 @@ impl<D: Database> Fixture<D> {
 
     /// Number of orders of that name that another connection sees.
     pub(crate) async fn orders(&self, name: &str) -> i64 {
-        let mut conn = self.connection().await;
-        orders::<D>(&mut conn, name).await
+        let mut conn = <C::Database as Database>::acquire(&self.pool).await.done();
+        orders::<C::Database>(&mut conn, name).await
     }
 
     /// Number of records that another connection sees.
     pub(crate) async fn records(&self) -> i64 {
-        let mut conn = self.connection().await;
+        let mut conn = <C::Database as Database>::acquire(&self.pool).await.done();
         let sql = "SELECT count(*) FROM idem_records";
-        D::number(&mut conn, sql).await.done()
+        <C::Database as Database>::number(&mut conn, sql)
+            .await
+            .done()
     }
 
     /// Number of orders of that name, and number of records.
@@ -199,25 +298,15 @@ impl<D: Database> Fixture<D> {
         numbers
     }
 
-    /// The call of the key `order-7`, which makes the order `mine`.
-    pub(crate) async fn ordered(&self, tx: &mut D::Tx) -> Answer {
-        ordered(self, self.order(), tx, "mine").await
-    }
-
-    /// A call of another key, which makes an order of the key's name.
-    pub(crate) async fn ordered_as(&self, key: &str, tx: &mut D::Tx) -> Answer {
-        ordered(self, self.call(key), tx, key).await
-    }
-
     /// A call whose body makes an order of the key's name and ends like this. `None` after a panic or a drop.
     pub(crate) async fn call_that_ends<T: SqlTransaction>(
         &self,
         tx: &mut T,
-        beneath: fn(&mut T) -> &mut D::Conn,
+        beneath: fn(&mut T) -> &mut C::Conn,
         key: &str,
         end: End,
     ) -> Option<Answer> {
-        let nothing = async |_: &mut D::Conn| {};
+        let nothing = async |_: &mut C::Conn| {};
         self.call_that_ends_after(tx, beneath, key, nothing, end)
             .await
     }
@@ -226,19 +315,20 @@ impl<D: Database> Fixture<D> {
     pub(crate) async fn call_that_ends_after<T: SqlTransaction>(
         &self,
         tx: &mut T,
-        beneath: fn(&mut T) -> &mut D::Conn,
+        beneath: fn(&mut T) -> &mut C::Conn,
         key: &str,
-        work: impl AsyncFn(&mut D::Conn),
+        work: impl AsyncFn(&mut C::Conn),
         end: End,
     ) -> Option<Answer> {
         let wrote = Notify::new();
         let call = self.call(key).in_tx(tx).run(async |tx: &mut T, _| {
             let conn = beneath(tx);
-            let run = make::<D>(conn, &self.runs, key).await?;
+            let run = self.runs.start();
+            insert_by::<C>(conn, key).await?;
             work(conn).await;
             match end {
                 End::BusinessAfterAnError => {
-                    let refused = D::execute(conn, "INSERT INTO orders (name) VALUES (NULL)").await;
+                    let refused = C::run(conn, "INSERT INTO orders (name) VALUES (NULL)").await;
                     refused.expect_err("a name is needed");
                 }
                 End::Panic => panic_any("out of paper"),
@@ -259,6 +349,32 @@ impl<D: Database> Fixture<D> {
             answer = ended => answer,
             () = wrote.notified() => None,
         }
+    }
+
+    /// Lets time pass for the records.
+    pub(crate) async fn age(&self, by: Duration) {
+        self.store.age(by).await.expect("the database is up");
+    }
+}
+
+impl<D: Database> Fixture<D> {
+    /// A transaction on a connection of its own, as sqlx begins one.
+    pub(crate) async fn begin(&self) -> D::Tx {
+        D::begin(&self.pool, "BEGIN").await.done()
+    }
+
+    pub(crate) async fn connection(&self) -> D::Pooled {
+        D::acquire(&self.pool).await.done()
+    }
+
+    /// The call of the key `order-7`, which makes the order `mine`.
+    pub(crate) async fn ordered(&self, tx: &mut D::Tx) -> Answer {
+        ordered(self, self.order(), tx, "mine").await
+    }
+
+    /// A call of another key, which makes an order of the key's name.
+    pub(crate) async fn ordered_as(&self, key: &str, tx: &mut D::Tx) -> Answer {
+        ordered(self, self.call(key), tx, key).await
     }
 
     /// The call in a transaction of its own, with the order `mine`.
@@ -283,11 +399,6 @@ impl<D: Database> Fixture<D> {
         let answer = answered(call, &mut tx).await;
         D::commit(tx).await.done();
         answer
-    }
-
-    /// Lets time pass for the records.
-    pub(crate) async fn age(&self, by: Duration) {
-        self.store.age(by).await.expect("the database is up");
     }
 
     /// Waits until so many sessions wait for a lock. Files do not report this.
@@ -341,6 +452,12 @@ pub(crate) async fn insert<D: Database>(
         &format!("INSERT INTO orders (name) VALUES ('{name}')"),
     )
     .await
+}
+
+/// The same by any client.
+pub(crate) async fn insert_by<C: Client>(conn: &mut C::Conn, name: &str) -> Result<(), OrderError> {
+    let insert = format!("INSERT INTO orders (name) VALUES ('{name}')");
+    C::run(conn, &insert).await.map_err(OrderError::Database)
 }
 
 pub(crate) async fn orders<D: Database>(conn: &mut D::Conn, name: &str) -> i64 {
@@ -424,11 +541,11 @@ pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> i64 {
 }
 
 /// Waits until the session with this id is gone.
-pub(crate) async fn session_ends<D: Server>(fixture: &Fixture<D>, session: i64) {
-    let mut conn = fixture.connection().await;
-    let sql = D::SESSIONS.replace("{}", &session.to_string());
+pub(crate) async fn session_ends<C: Client<Database: Server>>(fixture: &Fixture<C>, session: i64) {
+    let mut conn = C::connect(&fixture.place.url).await;
+    let sql = C::Database::SESSIONS.replace("{}", &session.to_string());
     let gone = async {
-        while D::number(&mut conn, &sql).await.done() > 0 {
+        while C::count(&mut conn, &sql).await > 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -436,12 +553,14 @@ pub(crate) async fn session_ends<D: Server>(fixture: &Fixture<D>, session: i64) 
 }
 
 /// Ends the session of the connection, and waits until it is gone.
-pub(crate) async fn end_session<D: Server>(fixture: &Fixture<D>, conn: &mut D::Conn) {
-    let session = D::number(conn, D::SESSION_ID).await.done();
-    let mut other = fixture.connection().await;
-    D::execute(&mut other, &D::end_session(session))
-        .await
-        .done();
+pub(crate) async fn end_session<C: Client<Database: Server>>(
+    fixture: &Fixture<C>,
+    conn: &mut C::Conn,
+) {
+    let session = C::count(conn, C::Database::SESSION_ID).await;
+    let mut other = C::connect(&fixture.place.url).await;
+    let end = C::Database::end_session(session);
+    C::run(&mut other, &end).await.unwrap();
     session_ends(fixture, session).await;
 }
 

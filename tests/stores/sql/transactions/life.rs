@@ -2,10 +2,14 @@
 
 use super::prelude::*;
 
-on_each_database!(
+on_each_client!(
     each_end_in_a_transaction_of_the_caller,
     each_end_on_a_connection_without_a_transaction,
 );
+mod pooled {
+    use super::*;
+    on_each_database!(each_end_on_a_connection_of_a_pool);
+}
 
 /// The number of rows, and the state of the record.
 type Left = (i64, Option<EntryState>);
@@ -28,21 +32,18 @@ const ENDS: [(End, &str, Left, Left); 7] = [
     (End::Dropped, "claimed", HALF, NOTHING),
 ];
 
-/// How the caller ends its transaction.
-#[derive(Clone, Copy, Debug)]
-enum Then {
-    Commit,
-    Rollback,
-    /// sqlx rolls it back.
-    Drop,
-    /// The call is repeated in the same transaction, and committed.
-    AgainAndCommit,
-}
+/// How the caller ends its transaction, and whether the call is repeated in it before.
+const THEN: [(Ended, bool); 4] = [
+    (Ended::Commit, false),
+    (Ended::Rollback, false),
+    (Ended::Drop, false),
+    (Ended::Commit, true),
+];
 
 /// Checks the reply of a repeat, whose body may have run: by the record that it has met.
-fn assert_repeat<D: Database>(
+fn assert_repeat<C: Client>(
     case: &str,
-    fixture: &Fixture<D>,
+    fixture: &Fixture<C>,
     runs: u32,
     met: Left,
     first: Option<Answer>,
@@ -59,54 +60,44 @@ fn assert_repeat<D: Database>(
     }
 }
 
-async fn assert_left<D: Database>(case: &str, fixture: &Fixture<D>, key: &str, left: Left) {
+async fn assert_left<C: Client>(case: &str, fixture: &Fixture<C>, key: &str, left: Left) {
     let found = (fixture.orders(key).await, state(fixture.call(key)).await);
     assert_eq!(found, left, "{case}");
 }
 
-async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
+async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
+    let fixture = Fixture::<C>::new().await;
+    let mut conn = C::connect(&fixture.place.url).await;
     for (end, event, committed, _) in ENDS {
-        use Then::{AgainAndCommit, Commit, Drop, Rollback};
-        for then in [Commit, Rollback, Drop, AgainAndCommit] {
-            let case = &format!("{end:?}, {then:?}");
+        for (then, again) in THEN {
+            let case = &format!("{end:?}, {then:?}, {again}");
             let (runs, events) = (fixture.runs.count(), fixture.events.count(event));
-            let mut tx = fixture.begin().await;
-            insert::<D>(&mut tx, "around").await.done();
-            // The connection that a transaction derefs to is in the same transaction.
-            let reply = if let Rollback = then {
-                let conn: &mut D::Conn = &mut tx;
-                fixture.call_that_ends(conn, |conn| conn, case, end).await
-            } else {
-                fixture.call_that_ends(&mut tx, |tx| tx, case, end).await
-            };
-            assert_eq!(reply, end.answer(runs + 1), "{case}");
-            assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
-            // The transaction is usable, and no other connection sees its writes.
-            insert::<D>(&mut tx, "around").await.done();
-            assert_left(case, &fixture, case, NOTHING).await;
             let around = fixture.orders("around").await;
-            let mut left = committed;
-            match then {
-                Commit => D::commit(tx).await.done(),
-                Rollback => D::rollback(tx).await.done(),
-                Drop => drop(tx),
-                AgainAndCommit => {
-                    let repeat = fixture
-                        .call_that_ends(&mut tx, |tx| tx, case, End::Value)
-                        .await;
+            let call = async |tx: &mut C::Conn| {
+                insert_by::<C>(tx, "around").await.unwrap();
+                let reply = fixture.call_that_ends(tx, |tx| tx, case, end).await;
+                assert_eq!(reply, end.answer(runs + 1), "{case}");
+                assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
+                // The transaction is usable, and no other connection sees its writes.
+                insert_by::<C>(tx, "around").await.unwrap();
+                assert_left(case, &fixture, case, NOTHING).await;
+                if again {
+                    let repeat = fixture.call_that_ends(tx, |tx| tx, case, End::Value).await;
                     let repeat = repeat.expect("it ends");
                     assert_repeat(case, &fixture, runs + 1, committed, reply.clone(), repeat);
-                    D::commit(tx).await.done();
-                    if committed == NOTHING {
-                        left = VALUE;
-                    }
                 }
-            }
-            let commits = matches!(then, Commit | AgainAndCommit);
-            if !commits {
-                left = NOTHING;
-            }
+                (reply, then)
+            };
+            let (reply, ended) = C::in_transaction(&mut conn, call).await;
+            ended.unwrap();
+            let commits = matches!(then, Ended::Commit);
+            let left = match (commits, again) {
+                (false, _) => NOTHING,
+                (true, true) if committed == NOTHING => VALUE,
+                (true, _) => committed,
+            };
+            // It is read behind the rollback of a dropped transaction.
+            C::run(&mut conn, "SELECT 1").await.unwrap();
             assert_left(case, &fixture, case, left).await;
             let added = fixture.orders("around").await - around;
             assert_eq!(added, if commits { 2 } else { 0 }, "{case}");
@@ -117,17 +108,22 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
             } else {
                 Some(Ok(runs))
             };
-            let repeat = fixture.committed_as(case).await;
+            let call = async |tx: &mut C::Conn| {
+                let repeat = fixture.call_that_ends(tx, |tx| tx, case, End::Value).await;
+                (repeat.expect("it ends"), Ended::Commit)
+            };
+            let (repeat, ended) = C::in_transaction(&mut conn, call).await;
+            ended.unwrap();
             assert_repeat(case, &fixture, runs, left, first, repeat);
         }
     }
 }
 
 /// Calls on a connection for which idem begins and ends the transaction, twice.
-async fn on_connection<D: Database, T: SqlTransaction>(
-    fixture: &Fixture<D>,
+async fn on_connection<C: Client, T: SqlTransaction>(
+    fixture: &Fixture<C>,
     conn: &mut T,
-    beneath: fn(&mut T) -> &mut D::Conn,
+    beneath: fn(&mut T) -> &mut C::Conn,
     kind: &str,
 ) {
     for (end, event, _, left) in ENDS {
@@ -139,21 +135,26 @@ async fn on_connection<D: Database, T: SqlTransaction>(
         assert_left(case, fixture, case, left).await;
         // No transaction is open on it: a write is visible at once.
         let after = format!("after {case}");
-        insert::<D>(beneath(conn), &after).await.done();
+        insert_by::<C>(beneath(conn), &after).await.unwrap();
         assert_eq!(fixture.orders(&after).await, 1, "{case}");
         let runs = fixture.runs.count();
         let repeat = fixture
             .call_that_ends(conn, beneath, case, End::Value)
             .await;
         assert_repeat(case, fixture, runs, left, reply, repeat.expect("it ends"));
-        insert::<D>(beneath(conn), &after).await.done();
+        insert_by::<C>(beneath(conn), &after).await.unwrap();
         assert_eq!(fixture.orders(&after).await, 2, "{case}");
     }
 }
 
-async fn each_end_on_a_connection_without_a_transaction<D: Database>() {
+async fn each_end_on_a_connection_without_a_transaction<C: Client>() {
+    let fixture = Fixture::<C>::new().await;
+    let mut conn = C::connect(&fixture.place.url).await;
+    on_connection(&fixture, &mut conn, |conn| conn, "alone").await;
+}
+
+async fn each_end_on_a_connection_of_a_pool<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    on_connection(&fixture, &mut fixture.alone().await, |conn| conn, "alone").await;
     let mut pooled = fixture.connection().await;
     on_connection(&fixture, &mut pooled, |conn| conn, "of a pool").await;
 }

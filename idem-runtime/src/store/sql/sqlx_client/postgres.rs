@@ -3,17 +3,21 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgSslMode};
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{
+    PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgSslMode, PgTypeInfo, PgValueFormat,
+    PgValueRef,
+};
 use sqlx::query::Query;
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, Decode, Executor as _, PgConnection, Type};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::bytea::Bytea;
 use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::argument::{SqlArgument, SqlArray};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
+use crate::store::sql::postgres::bytea;
 use crate::store::sql::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
@@ -61,6 +65,25 @@ fn bind_array<'q>(
             SqlArgument::Bytes(bytes) => Some(bytes),
             _ => None,
         })),
+    }
+}
+
+/// Bytes. In the simple protocol they are a text, which sqlx decodes in one of its formats only.
+struct Bytea<'r>(Cow<'r, [u8]>);
+
+impl Type<sqlx::Postgres> for Bytea<'_> {
+    fn type_info() -> PgTypeInfo {
+        <Vec<u8> as Type<sqlx::Postgres>>::type_info()
+    }
+}
+
+impl<'r> Decode<'r, sqlx::Postgres> for Bytea<'r> {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        if value.format() == PgValueFormat::Binary {
+            return Ok(Self(Cow::Borrowed(value.as_bytes()?)));
+        }
+        let bytes = bytea(value.as_str()?).ok_or("the text of bytes cannot be read")?;
+        Ok(Self(Cow::Owned(bytes)))
     }
 }
 

@@ -1,36 +1,15 @@
-//! Bytes of PostgreSQL, in each of its formats.
-
-use std::borrow::Cow;
-
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgTypeInfo, PgValueFormat, PgValueRef};
-use sqlx::{Decode, Type};
+//! Bytes of PostgreSQL as a text.
 
 use crate::store::sql::primary_key::from_digits;
 
-/// Bytes. In the simple protocol they are a text in the session's `bytea_output`, of which sqlx decodes one only.
-pub(super) struct Bytea<'r>(pub(super) Cow<'r, [u8]>);
-
-impl Type<sqlx::Postgres> for Bytea<'_> {
-    fn type_info() -> PgTypeInfo {
-        <Vec<u8> as Type<sqlx::Postgres>>::type_info()
-    }
-}
-
-impl<'r> Decode<'r, sqlx::Postgres> for Bytea<'r> {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        let value_bytes = value.as_bytes()?;
-        if value.format() == PgValueFormat::Binary {
-            return Ok(Self(Cow::Borrowed(value_bytes)));
-        }
-        let bytes = match value_bytes.strip_prefix(b"\\x") {
-            Some(digits) => from_digits(digits),
-            None => from_escapes(value_bytes),
-        };
-        match bytes {
-            Some(bytes) => Ok(Self(Cow::Owned(bytes))),
-            None => Err("the text of bytes cannot be read".into()),
-        }
+/// The bytes that a client has received as a text, in either format of `bytea_output`; `None` if it is none.
+///
+/// In the simple protocol of PostgreSQL each value is a text.
+#[must_use]
+pub fn bytea(text: &str) -> Option<Vec<u8>> {
+    match text.strip_prefix("\\x") {
+        Some(digits) => from_digits(digits.as_bytes()),
+        None => from_escapes(text.as_bytes()),
     }
 }
 
