@@ -69,7 +69,10 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
     }
 
     fn succeeded(&self) -> bool {
-        self.value.as_ref().is_some_and(O::succeeded)
+        match &self.value {
+            Some(output) => output.succeeded(),
+            None => false,
+        }
     }
 
     fn schemas(&self) -> [u32; 2] {

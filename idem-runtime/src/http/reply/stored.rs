@@ -1,5 +1,6 @@
 //! A reply as a stored answer.
 
+use std::any::type_name;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
     fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
         match Self::read(body) {
             Ok(Self { value, .. }) => self.value = value,
-            Err(error) => return Err(error.in_own_form::<T>()),
+            Err(error) => return Err(error.in_own_form(type_name::<T>())),
         }
         Ok(())
     }

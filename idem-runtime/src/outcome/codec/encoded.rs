@@ -1,5 +1,6 @@
 //! An encoded result: a record to store, or a release.
 
+use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::failure::Unencodable;
@@ -120,7 +121,7 @@ impl Encoded {
             value.write(sink)?;
             match T::read(&sink.body()) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(error.in_own_form::<T>()),
+                Err(error) => Err(error.in_own_form(type_name::<T>())),
             }
         })
     }

@@ -92,10 +92,10 @@ pub enum Undecodable {
 }
 
 impl Undecodable {
-    /// The reason not to store a `T` that does not read its own form.
-    pub(crate) fn in_own_form<T>(self) -> Unencodable {
+    /// The reason not to store a value whose type does not read its own form.
+    pub(crate) fn in_own_form(self, type_name: &'static str) -> Unencodable {
         Unencodable::Unreadable {
-            type_name: std::any::type_name::<T>(),
+            type_name,
             at: match self {
                 Self::Mistyped { at } => at,
                 _ => 0,

@@ -1,5 +1,6 @@
 //! The trait of values that can be stored.
 
+use std::any::type_name;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -63,7 +64,7 @@ pub trait Replay {
     where
         Self: Sized,
     {
-        schema_of(std::any::type_name::<Self>())
+        schema_of(type_name::<Self>())
     }
     #[doc(hidden)]
     fn set_provenance(&mut self, _how: AnswerSource, _attempt: u16, _age: Duration) {}
@@ -93,7 +94,7 @@ impl<T: Serialize + DeserializeOwned> Replay for T {
     fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
         match Self::read(body) {
             Ok(value) => *self = value,
-            Err(error) => return Err(error.in_own_form::<T>()),
+            Err(error) => return Err(error.in_own_form(type_name::<T>())),
         }
         Ok(())
     }

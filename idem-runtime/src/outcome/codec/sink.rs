@@ -8,7 +8,7 @@ use super::body::Body;
 use super::failure::Unencodable;
 use super::format::Format;
 use super::layout::{AnswerFormat, Layout, split};
-use super::lossless::loses;
+use super::lossless;
 use crate::record::HEADER;
 
 /// Initial capacity for an answer of unknown size, in bytes.
@@ -36,30 +36,35 @@ impl Sink {
     }
 
     pub(crate) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
-        let written = match self.format {
+        let format = self.format;
+        let written = match format {
             AnswerFormat::Json => {
                 let mut serializer = serde_json::Serializer::new(&mut *self);
-                value.serialize(&mut serializer).is_ok()
+                lossless::write(value, format, &mut serializer).ok()
             }
             #[cfg(feature = "msgpack")]
-            AnswerFormat::MessagePack => rmp_serde::encode::write_named(&mut *self, value).is_ok(),
+            AnswerFormat::MessagePack => {
+                let serializer = rmp_serde::Serializer::new(&mut *self);
+                let mut serializer = serializer.with_struct_map();
+                lossless::write(value, format, &mut serializer).ok()
+            }
         };
-        self.put_in(written)?;
-        if loses(value, self.format) {
-            return Err(Unencodable::Lossy);
-        }
-        Ok(())
+        self.put_in(written)
     }
 
-    /// The result of writing a value.
-    fn put_in(&self, written: bool) -> Result<(), Unencodable> {
+    /// The result of writing a value; `written`: whether its format brings it back.
+    fn put_in(&self, written: Option<bool>) -> Result<(), Unencodable> {
         // Checked first: a `Serialize` impl may have ignored the error of a full sink.
         if self.full {
             let max_bytes = self.max;
             return Err(Unencodable::TooLarge { max_bytes });
         }
-        // The error of a `Serialize` impl is dropped, because its message may quote the value.
-        written.then_some(()).ok_or(Unencodable::NotSerializable)
+        match written {
+            Some(true) => Ok(()),
+            Some(false) => Err(Unencodable::Lossy),
+            // The error of a `Serialize` impl is dropped, because its message may quote the value.
+            None => Err(Unencodable::NotSerializable),
+        }
     }
 
     #[cold]
