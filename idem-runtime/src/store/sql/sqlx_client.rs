@@ -118,8 +118,7 @@ macro_rules! session {
             Box::pin(async move {
                 // The check of the types is expensive.
                 let checks = !DIALECT.typed || !statement.is_known();
-                session!(@ forward self.fetch_many(query), checks, receive);
-                statement.known();
+                session!(@ forward self.fetch_many(query), checks, receive, statement.known());
                 Ok(())
             })
         }
@@ -131,7 +130,7 @@ macro_rules! session {
         ) -> SqlFuture<'a, ()> {
             Box::pin(async move {
                 let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
-                session!(@ forward self.fetch_many(script), true, receive);
+                session!(@ forward self.fetch_many(script), true, receive, ());
                 Ok(())
             })
         }
@@ -154,7 +153,7 @@ macro_rules! session {
             })
         }
     };
-    (@ forward $results:expr, $checks:expr, $receive:ident) => {
+    (@ forward $results:expr, $checks:expr, $receive:ident, $row_is_read:expr) => {
         let mut results = $results;
         while let Some(part) = next(&mut results).await {
             match part.map_err(|error| session_error(DIALECT, error))? {
@@ -162,10 +161,13 @@ macro_rules! session {
                     affected: done.rows_affected(),
                     last_insert_id: last_insert_id(&done),
                 })?,
-                sqlx::Either::Right(row) => $receive(SqlReply::Row(&Columns {
-                    row: &row,
-                    checks: $checks,
-                }))?,
+                sqlx::Either::Right(row) => {
+                    $receive(SqlReply::Row(&Columns {
+                        row: &row,
+                        checks: $checks,
+                    }))?;
+                    $row_is_read;
+                }
             }
         }
     };

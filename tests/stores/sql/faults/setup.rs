@@ -1,5 +1,7 @@
 //! The table: its creation, its place, and the errors for a wrong table.
 
+use idem_runtime::store::{Fence, Header, State, StoreErrorKind};
+
 use super::prelude::*;
 
 on_each_database!(
@@ -10,6 +12,7 @@ on_each_database!(
     the_schema_runs_by_hand,
 );
 on_each_server!(
+    a_column_of_another_type_is_not_decoded,
     a_table_may_be_in_a_schema,
     each_right_is_needed_but_that_to_create,
     a_server_that_does_not_wait_for_its_disk_is_reported,
@@ -92,6 +95,29 @@ async fn a_table_of_another_layout_is_refused<B: Database>() {
             assert_says(store.migrate().await, Refused, &parts);
         }
     }
+}
+
+/// The types of a statement's columns are checked with its first row, also if a reply without one came before.
+async fn a_column_of_another_type_is_not_decoded<B: Server>() {
+    let (test_database, store) = opened::<B>().await;
+    let change = if B::POSTGRES {
+        "ALTER COLUMN detail TYPE double precision"
+    } else {
+        "MODIFY detail DOUBLE NOT NULL"
+    };
+    let change = format!("ALTER TABLE idem_records {change}");
+    test_database.sql(&change).await;
+    let absent = store.read(&elsewhere(1)).await;
+    assert!(matches!(absent, Ok(ReadReply::Absent)), "{absent:?}");
+    let header = Header::new(State::Released, Owner::random(), Fence::new(1), PATIENCE);
+    let (key, record) = (elsewhere(1), header.encode());
+    store.plant(&key, &record, PATIENCE).await.unwrap();
+    let parts = ["a read", "the reply cannot be read"];
+    assert_says(
+        store.read(&elsewhere(1)).await,
+        StoreErrorKind::Protocol,
+        &parts,
+    );
 }
 
 async fn the_schema_runs_by_hand<B: Database>() {
