@@ -6,11 +6,12 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
+use crate::call::admission::CallRequest;
+use crate::call::call_watch::refused_at_once;
 use crate::call::core::{Core, Protection};
 use crate::call::engine::Engine;
 use crate::call::inspect::Entry;
 use crate::call::run_limit::Gate;
-use crate::call::start::CallRequest;
 use crate::env::call_span::CallSpan;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
@@ -170,7 +171,7 @@ pub(super) fn describe(mut call: Call) -> Result<(Engine, CallRequest), Error> {
         Err(error) => {
             core.refused(&error);
             if is_made && core.wants.any() {
-                core.refused_at_once(&CallSpan::none(), None, &error);
+                refused_at_once(core, &CallSpan::none(), None, &error);
             }
             Err(error)
         }
@@ -245,9 +246,14 @@ pub async fn entry(mut call: Call) -> Result<Option<Entry>, Error> {
         .chain([request.name])
     {
         let plain = Some(*name.plain());
-        let entry = (engine.core)
-            .entry(name.key, name.fingerprint, plain, &request.policy)
-            .await?;
+        let read = Entry::read(
+            &engine.core,
+            name.key,
+            name.fingerprint,
+            plain,
+            &request.policy,
+        );
+        let entry = read.await?;
         if entry.is_some() {
             return Ok(entry);
         }
