@@ -22,7 +22,7 @@ use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::{Lanes, Tally};
 use crate::env::wants::Wants;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::{CallName, DigestKey, Identity};
+use crate::identity::digest_key::{CallName, DigestKey};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
@@ -152,18 +152,17 @@ impl Core {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
 
-    /// The name of a call's record under this digest key.
+    /// The name of a call's record under this digest key, by the plain digests of the call.
     pub(crate) fn name(
         &self,
         digests: &DigestKey,
         operation: Operation,
-        plain: Identity,
+        (plain, fingerprint): (KeyDigest, Fingerprint),
     ) -> CallName {
-        let identity = digests.identify(plain);
         CallName {
-            key: self.record_key(operation, identity.digest),
-            fingerprint: identity.fingerprint,
-            plain: digests.is_keyed().then(|| Box::new(plain.digest)),
+            key: self.record_key(operation, digests.name(&plain)),
+            fingerprint: digests.fingerprint(&plain, fingerprint),
+            plain: digests.is_keyed().then(|| Box::new(plain)),
         }
     }
 
