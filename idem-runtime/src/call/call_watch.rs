@@ -30,11 +30,11 @@ pub(crate) struct CallTimes {
     end: CallEnd,
     /// When the current part began, by the engine's clock.
     part_began: Duration,
-    part: Part,
+    part: CallPart,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum CallPart {
     /// Claims, or waits for the answer of another call.
     Acquiring,
     /// Runs its body.
@@ -100,7 +100,7 @@ impl CallWatch {
             key: key.clone(),
             end: CallEnd::new(CallOutcome::Cancelled, 0),
             part_began: core.clock.now(),
-            part: Part::Acquiring,
+            part: CallPart::Acquiring,
         };
         Some(Box::new(Self { span, times }))
     }
@@ -113,7 +113,7 @@ impl CallWatch {
 }
 
 impl CallTimes {
-    fn end_part(&mut self, next: Part) -> Duration {
+    fn end_part(&mut self, next: CallPart) -> Duration {
         let now = self.core.clock.now();
         let took = now.saturating_sub(self.part_began);
         (self.part_began, self.part) = (now, next);
@@ -122,14 +122,14 @@ impl CallTimes {
 
     /// The store has replied, or another call has, for which this one `waited`.
     pub(crate) fn acquired(&mut self, waited: Duration) {
-        let took = self.end_part(Part::Settling);
+        let took = self.end_part(CallPart::Settling);
         self.end.store = Some(took.saturating_sub(waited));
         self.end.waited = Some(waited).filter(|waited| !waited.is_zero());
     }
 
     /// The body starts, as this attempt; 0: without protection.
     pub(crate) fn body_started(&mut self, attempt: u16) {
-        self.part = Part::Body;
+        self.part = CallPart::Body;
         self.end.attempt = attempt;
         // Zero until it has ended, so that each start has its end.
         self.end.body = Some(Duration::ZERO);
@@ -140,15 +140,15 @@ impl CallTimes {
 
     /// The body has ended, or was dropped. Its outcome counts unless another is set.
     pub(crate) fn body_ended(&mut self, outcome: CallOutcome) {
-        if self.part == Part::Body {
-            self.end.body = Some(self.end_part(Part::Settling));
+        if self.part == CallPart::Body {
+            self.end.body = Some(self.end_part(CallPart::Settling));
         }
         self.end.outcome = outcome;
     }
 
     /// The store has replied to the result of the body.
     pub(crate) fn settled(&mut self) {
-        let took = self.end_part(Part::Settling);
+        let took = self.end_part(CallPart::Settling);
         *self.end.store.get_or_insert_default() += took;
     }
 
@@ -171,9 +171,9 @@ impl Drop for CallWatch {
     fn drop(&mut self) {
         let times = &mut self.times;
         match times.part {
-            Part::Body => times.end.body = Some(times.end_part(Part::Settling)),
-            Part::Acquiring => times.end.store = Some(times.end_part(Part::Settling)),
-            Part::Settling => {}
+            CallPart::Body => times.end.body = Some(times.end_part(CallPart::Settling)),
+            CallPart::Acquiring => times.end.store = Some(times.end_part(CallPart::Settling)),
+            CallPart::Settling => {}
         }
         let (operation, digest) = (times.key.operation().as_str(), times.key.digest());
         ended(&times.core, &self.span, operation, Some(digest), times.end);

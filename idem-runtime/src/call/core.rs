@@ -52,7 +52,7 @@ pub(crate) struct Core {
     /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: EffectivePolicy,
-    pub(crate) limits: Limits,
+    pub(crate) limits: EngineLimits,
     pub(crate) outage: Arc<Outage>,
     pub(crate) format: Format,
     /// The format for returned answers, one copy for each lane.
@@ -109,7 +109,7 @@ impl Recorder {
 
 /// Bounds of the whole engine.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct EngineLimits {
     pub(crate) claim_deadline: Duration,
     pub(crate) complete_deadline: Duration,
 }

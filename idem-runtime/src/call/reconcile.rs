@@ -20,7 +20,7 @@ use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
 
-pub use self::hook::{Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook};
+pub use self::hook::{Called, Given, HookCall, HookFn, IntoHookFuture, Never, NoType, given, hook};
 
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
