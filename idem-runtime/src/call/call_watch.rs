@@ -1,7 +1,7 @@
 //! Observes one call from its admission to its end, where an observer of the engine wants that.
 //!
-//! Without one a call reads no clock for this and allocates nothing. An answer
-//! at hand in this process is reported at once, by [`answered`]; any other call has a [`CallWatch`].
+//! Without one a call reads no clock for this and allocates nothing. An answer at hand in this process is reported at
+//! once, by [`answered`]; any other call has a [`CallWatch`].
 
 use std::sync::Arc;
 use std::time::Duration;
