@@ -64,8 +64,8 @@ struct AcquiringCall {
     /// As in [`CallRequest`].
     expired: bool,
     gate: Option<Box<Gate>>,
-    /// The moment at which it begins.
-    now: Duration,
+    /// When it began, by the engine's clock.
+    began: Duration,
     waited: bool,
     /// For how long; measured where an observer wants to know of calls.
     waited_for: Duration,
@@ -78,14 +78,13 @@ struct AcquiringCall {
 }
 
 /// Claims the key of an admitted call, waits for its answer, or returns an error.
-pub(crate) fn acquire(admitted: AdmittedCall) -> Acquiring {
-    let (entered, request, now, cache_permit) = match admitted {
+pub(crate) fn acquire(request: CallRequest, admitted: AdmittedCall) -> Acquiring {
+    let (entered, now, cache_permit) = match admitted {
         AdmittedCall::Protected {
             entered,
-            request,
             now,
             cache_permit,
-        } => (entered, request, now, cache_permit),
+        } => (entered, now, cache_permit),
         AdmittedCall::Unprotected(call) => {
             return Box::pin(ready(Acquisition {
                 start: Ok(Start::Unprotected(call)),
@@ -105,7 +104,7 @@ pub(crate) fn acquire(admitted: AdmittedCall) -> Acquiring {
         policy,
         expired,
         gate,
-        now,
+        began: now,
         waited: false,
         waited_for: Duration::ZERO,
         cache_permit,
@@ -113,19 +112,22 @@ pub(crate) fn acquire(admitted: AdmittedCall) -> Acquiring {
         run_permit: None,
     };
     Box::pin(async move {
-        let mut since = call.now;
+        let mut now = call.began;
         let result = loop {
-            let under = ClaimOrFollow {
+            let mut under = ClaimOrFollow {
                 name: former.as_deref().unwrap_or(&name),
                 is_former: former.is_some(),
+                now,
                 call: &mut call,
             };
-            if let Some(result) = under.run(since).await {
-                break result;
+            match under.run().await {
+                ControlFlow::Continue(grant) => break ControlFlow::Continue(grant),
+                ControlFlow::Break(Some(answered)) => break ControlFlow::Break(answered),
+                ControlFlow::Break(None) => {}
             }
             // There is no record under its former name: it goes on under its own.
             former = None;
-            since = call.entered.core().clock.now();
+            now = call.entered.core().clock.now();
         };
         let name = match former {
             None => name,
@@ -172,7 +174,7 @@ impl AcquiringCall {
 
     /// The moment until which it waits for an answer.
     fn wait_deadline(&self) -> Duration {
-        self.now + self.policy.wait()
+        self.began + self.policy.wait()
     }
 
     /// The beginning of a wait, where an observer wants to know of it.
@@ -194,6 +196,8 @@ struct ClaimOrFollow<'c> {
     name: &'c CallName,
     /// It is the former name of the call, under which a record is continued, and none begun.
     is_former: bool,
+    /// When it last learned that it has to claim.
+    now: Duration,
 }
 
 /// A reply of the store without an answer.
@@ -207,14 +211,8 @@ enum NoAnswer {
     Absent,
 }
 
-/// The end of a wait for another call.
-enum Waited {
-    Answered(Answered),
-    /// The call joins again.
-    Again,
-    /// There is no record under its former name.
-    Absent,
-}
+/// The end of a call under one name without a grant; `None`: there is no record under its former name.
+type Ended = Option<Answered>;
 
 /// What a call without an answer waits for.
 enum Wait {
@@ -229,59 +227,53 @@ enum Wait {
     },
 }
 
+fn ended(answered: Answered) -> ControlFlow<Ended> {
+    ControlFlow::Break(Some(answered))
+}
+
 impl ClaimOrFollow<'_> {
     fn core(&self) -> &Arc<Core> {
         self.call.entered.core()
     }
 
-    /// Leads and claims, or follows, until the call has a grant or an answer. `None`: there is no record under its
-    /// former name.
-    async fn run(mut self, mut now: Duration) -> Option<ControlFlow<Answered, ClaimGrant>> {
+    /// Leads and claims, or follows, until the call has a grant or an answer.
+    async fn run(&mut self) -> ControlFlow<Ended, ClaimGrant> {
         loop {
             let core = self.core();
             // A late reply is requested once more.
             let within = core.limits.claim_deadline * 2;
             let (digest, fingerprint) = (self.name.key.digest(), self.name.fingerprint);
-            let join = core.flights.join(digest, fingerprint, now, within);
-            let wait = match join {
-                Join::Follow(follower, lease_left) if now < self.call.wait_deadline() => {
-                    Wait::Local(follower, lease_left)
+            let mut leader = match core.flights.join(digest, fingerprint, self.now, within) {
+                Join::Lead(leader) => Some(leader),
+                Join::Follow(follower, lease_left) if self.now < self.call.wait_deadline() => {
+                    // Boxed, as every long wait: most calls do not wait.
+                    Box::pin(self.wait(Wait::Local(follower, lease_left))).await?;
+                    self.now = self.core().clock.now();
+                    continue;
                 }
-                join => {
-                    let mut leader = match join {
-                        Join::Lead(leader) => Some(leader),
-                        // No leader to follow, or the wait budget is spent: query the store.
-                        Join::Follow(..) | Join::Alone => None,
-                    };
-                    let lease_left = match self.claim_or_read(&mut leader, &mut now).await {
-                        ControlFlow::Break(answered) => {
-                            return Some(ControlFlow::Break(answered));
-                        }
-                        ControlFlow::Continue(NoAnswer::Granted(grant)) => {
-                            return Some(ControlFlow::Continue(grant));
-                        }
-                        ControlFlow::Continue(NoAnswer::Absent) if self.is_former => {
-                            if let Some(leader) = leader {
-                                leader.notify(|| Some(SharedOutcome::Absent));
-                            }
-                            return None;
-                        }
-                        ControlFlow::Continue(NoAnswer::Absent | NoAnswer::Vacant) => None,
-                        ControlFlow::Continue(NoAnswer::Elsewhere(lease_left)) => Some(lease_left),
-                    };
-                    Wait::Remote {
-                        leader,
-                        lease_left,
-                        seen: now,
-                    }
-                }
+                // No leader to follow, or the wait budget is spent: query the store.
+                Join::Follow(..) | Join::Alone => None,
             };
-            // Boxed, as every long wait: most calls do not wait.
-            match Box::pin(self.wait(wait)).await {
-                Waited::Answered(answered) => return Some(ControlFlow::Break(answered)),
-                Waited::Again => now = self.core().clock.now(),
-                Waited::Absent => return None,
-            }
+            let reply = self.claim_or_read(&mut leader).await;
+            let lease_left = match reply.map_break(Some)? {
+                NoAnswer::Granted(grant) => return ControlFlow::Continue(grant),
+                NoAnswer::Absent if self.is_former => {
+                    if let Some(leader) = leader {
+                        leader.notify(|| Some(SharedOutcome::Absent));
+                    }
+                    return ControlFlow::Break(None);
+                }
+                NoAnswer::Absent | NoAnswer::Vacant => None,
+                NoAnswer::Elsewhere(lease_left) => Some(lease_left),
+            };
+            let seen = self.now;
+            let wait = Wait::Remote {
+                leader,
+                lease_left,
+                seen,
+            };
+            Box::pin(self.wait(wait)).await?;
+            self.now = self.core().clock.now();
         }
     }
 
@@ -290,7 +282,6 @@ impl ClaimOrFollow<'_> {
     async fn claim_or_read(
         &mut self,
         leader: &mut Option<Leader>,
-        now: &mut Duration,
     ) -> ControlFlow<Answered, NoAnswer> {
         let mut reads_only = !self.may_claim();
         loop {
@@ -298,7 +289,7 @@ impl ClaimOrFollow<'_> {
             let reply = {
                 let (core, key) = (self.core(), &self.name.key);
                 let mut claim = UnackedClaim::new(core, key, request.owner);
-                claim.send(&request, *now).await
+                claim.send(&request, self.now).await
             };
             match self.share_reply(leader, request, reply)? {
                 // After the former name the call continues under its own, where an answer may be stored.
@@ -306,13 +297,10 @@ impl ClaimOrFollow<'_> {
                     return ControlFlow::Continue(NoAnswer::Absent);
                 }
                 NoAnswer::Vacant | NoAnswer::Absent if reads_only => {
-                    *now = self.core().clock.now();
+                    self.now = self.core().clock.now();
                     if let Err(error) = self.check_limits() {
-                        return ControlFlow::Break(Err(self.share_refusal(
-                            leader.as_ref(),
-                            error,
-                            *now,
-                        )));
+                        let error = self.share_refusal(leader.as_ref(), error, self.now);
+                        return ControlFlow::Break(Err(error));
                     }
                 }
                 no_answer => return ControlFlow::Continue(no_answer),
@@ -510,8 +498,8 @@ impl ClaimOrFollow<'_> {
         )
     }
 
-    /// Waits until the call has its answer, or has to join again.
-    async fn wait(&mut self, wait: Wait) -> Waited {
+    /// Waits until the call has its answer, or joins again.
+    async fn wait(&mut self, wait: Wait) -> ControlFlow<Ended> {
         // A call that waits runs nothing.
         self.call.run_permit = None;
         let began = self.call.wait_begins();
@@ -528,14 +516,18 @@ impl ClaimOrFollow<'_> {
     }
 
     /// Waits for the outcome of another call of this process, until the wait deadline.
-    async fn follow(&mut self, mut follower: Follower, lease_left: Option<Duration>) -> Waited {
+    async fn follow(
+        &mut self,
+        mut follower: Follower,
+        lease_left: Option<Duration>,
+    ) -> ControlFlow<Ended> {
         self.call.waited = true;
         let (clock, wait_deadline) = (&*self.core().clock, self.call.wait_deadline());
         let moment = lease_left.map_or(wait_deadline, |left| wait_deadline.min(clock.now() + left));
         match deadline(clock, moment, pin!(follower.outcome())).await {
-            Ok(None) => Waited::Again,
-            Ok(Some(SharedOutcome::Absent)) => Waited::Absent,
-            Ok(Some(outcome)) if !outcome.is_for(self.call.now) => Waited::Again,
+            Ok(None) => ControlFlow::Continue(()),
+            Ok(Some(SharedOutcome::Absent)) => ControlFlow::Break(None),
+            Ok(Some(outcome)) if !outcome.is_for(self.call.began) => ControlFlow::Continue(()),
             Ok(Some(SharedOutcome::Refused {
                 error,
                 max_attempts,
@@ -558,9 +550,9 @@ impl ClaimOrFollow<'_> {
                 };
                 let same = max_attempts == self.call.policy.max_attempts() && !may_differ;
                 if same {
-                    Waited::Answered(Err(error))
+                    ended(Err(error))
                 } else {
-                    Waited::Again
+                    ControlFlow::Continue(())
                 }
             }
             Ok(Some(SharedOutcome::Done {
@@ -572,23 +564,23 @@ impl ClaimOrFollow<'_> {
                 ..
             })) => {
                 if self.call.policy.dated() && !dated {
-                    return Waited::Again;
+                    return ControlFlow::Continue(());
                 }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can reconcile, which the other could not.
                 if self.call.policy.reconciles && !hook_ran && record.header.is_unknown(left) {
-                    return Waited::Again;
+                    return ControlFlow::Continue(());
                 }
-                Waited::Answered(self.replay(record, left))
+                ended(self.replay(record, left))
             }
             // Most likely renewed in the meantime, which joining again shows.
-            Err(_) if clock.now() < wait_deadline => Waited::Again,
+            Err(_) if clock.now() < wait_deadline => ControlFlow::Continue(()),
             Err(_) => {
                 let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.call.policy.lease());
                 let kind = ErrorKind::Running { retry_after };
                 let error = Error::new(kind, self.name.key.operation().clone());
-                Waited::Answered(Err(error))
+                ended(Err(error))
             }
         }
     }
@@ -602,15 +594,13 @@ impl ClaimOrFollow<'_> {
         leader: Option<Leader>,
         lease_left: Option<Duration>,
         seen: Duration,
-    ) -> Waited {
+    ) -> ControlFlow<Ended> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();
             return match expired_token(core, &self.name.key).await {
-                Some(error) => {
-                    Waited::Answered(Err(self.share_refusal(leader.as_ref(), error, sent)))
-                }
-                None => Waited::Again,
+                Some(error) => ended(Err(self.share_refusal(leader.as_ref(), error, sent))),
+                None => ControlFlow::Continue(()),
             };
         };
         if let Some(leader) = leader {
@@ -618,7 +608,7 @@ impl ClaimOrFollow<'_> {
             let request = (self.name.fingerprint, self.call.policy.dated());
             return match RemoteWait::start(core, &self.name.key, request, running, leader) {
                 Some(follower) => self.follow(follower, None).await,
-                None => Waited::Again,
+                None => ControlFlow::Continue(()),
             };
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one
@@ -629,7 +619,7 @@ impl ClaimOrFollow<'_> {
         let clock = &*self.core().clock;
         let moment = (clock.now() + pause).min(self.call.wait_deadline());
         clock.sleep_until(moment).await;
-        Waited::Again
+        ControlFlow::Continue(())
     }
 }
 

@@ -45,7 +45,6 @@ pub(crate) enum AdmittedCall {
     /// It claims its key.
     Protected {
         entered: Entered,
-        request: CallRequest,
         now: Duration,
         /// The right to cache the store's answer.
         cache_permit: Option<Permit>,
@@ -60,7 +59,7 @@ impl CallRequest {
     /// # Errors
     ///
     /// The call must not run; the observer has been notified.
-    pub(crate) fn enter(self, core: &Arc<Core>) -> Result<CallAdmission, Error> {
+    pub(crate) fn enter(&self, core: &Arc<Core>) -> Result<CallAdmission, Error> {
         // Held until the start is known: it may begin a body, which counts itself.
         let entered;
         let unprotected = match self.answer_here(core) {
@@ -74,7 +73,6 @@ impl CallRequest {
                     None => {
                         return Ok(CallAdmission::Admitted(AdmittedCall::Protected {
                             entered,
-                            request: self,
                             now,
                             cache_permit,
                         }));

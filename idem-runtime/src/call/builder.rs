@@ -353,7 +353,7 @@ impl<P> CallBuilder<P> {
         let (core, key) = (&engine.core, request.name.key.clone());
         let span = call_span(core, &key);
         let pending = match span.in_scope(|| request.enter(core)) {
-            Ok(CallAdmission::Admitted(call)) => acquire(call),
+            Ok(CallAdmission::Admitted(call)) => acquire(request, call),
             Ok(CallAdmission::Replay(stored)) => {
                 let outcome = CallOutcome::Replayed(stored.outcome().into());
                 answered(core, &span, &stored, outcome);

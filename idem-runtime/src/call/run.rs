@@ -290,7 +290,7 @@ impl Drive {
             }
             Ok(CallAdmission::Admitted(call)) => {
                 drive.watch = watched.and_then(|key| CallWatch::begin(core, span, &key));
-                drive.stage = CallStage::Acquiring(acquire(call));
+                drive.stage = CallStage::Acquiring(acquire(request, call));
                 drive.engine = Some(engine);
             }
         }

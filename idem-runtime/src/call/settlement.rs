@@ -458,15 +458,17 @@ impl HeldClaim {
                 }
                 failure => {
                     now = clock.now();
-                    let error = failure.ok().and_then(Result::err);
-                    let refused = error.as_ref().is_some_and(|error| !error.is_transient());
-                    if now >= reply_deadline || (refused && caller) {
-                        if overtaken.is_none() {
-                            self.emit_not_stored_yet(error.as_ref(), caller);
+                    // A block of its own, because otherwise the future holds the error across the pause.
+                    {
+                        let error = failure.ok().and_then(Result::err);
+                        let refused = error.as_ref().is_some_and(|error| !error.is_transient());
+                        if now >= reply_deadline || (refused && caller) {
+                            if overtaken.is_none() {
+                                self.emit_not_stored_yet(error.as_ref(), caller);
+                            }
+                            return overtaken.map(Settled::Overtaken);
                         }
-                        return overtaken.map(Settled::Overtaken);
                     }
-                    drop(error);
                     if caller {
                         let pause = backoff.retry().min(reply_deadline.saturating_sub(now));
                         clock.sleep_until(now + pause).await;
