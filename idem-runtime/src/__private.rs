@@ -5,7 +5,8 @@ pub use core::time::Duration;
 
 pub use crate::call::context::context;
 pub use crate::call::reconcile::{
-    Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled, unsettled,
+    Called, Given, HookCall, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled,
+    unsettled,
 };
 pub use crate::call::{
     BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,

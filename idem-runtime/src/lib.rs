@@ -94,8 +94,7 @@ pub mod cache {
 
 /// A claim held by hand: [`CallBuilder::begin`] without a body.
 pub mod claim {
-    pub use crate::call::claim::{Claim, Completion};
-    pub use crate::call::start::Acquired;
+    pub use crate::call::claim::{Acquired, Claim, Completion};
 }
 
 /// How answers are written and read: format, encryption, and the types that can be replayed.

@@ -2,7 +2,7 @@
 //!
 //! It runs
 //!
-//! - the renewals of all leases (`renew`),
+//! - the renewals of all leases: each every third of it, until it is unregistered or lost (`renew`),
 //! - endings of dropped callers and of callers whose deadline is over (`spawn_awaited`), which take turns while they
 //!   retry (`retry_turn`),
 //! - waits for the bodies of other processes, and reads of the store (`spawn`).
@@ -11,28 +11,28 @@
 //! runs there. Renewals therefore run here, and a store makes the connection for them here. The thread also counts what
 //! a shutdown waits for: claims, jobs, and answers that the store has not confirmed.
 
-mod queue;
-mod renew;
-
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, MutexGuard, OnceLock, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
-use self::queue::{Queue, nanos};
-use crate::call::lease::Lease;
+use crate::call::lease::{GONE, Lease, OUTSIDE, Renewal};
 use crate::call::outage::Outage;
 use crate::env::backoff::Backoff;
 use crate::env::call_span::CallSpan;
-use crate::env::clock::{Clock, deadline};
+use crate::env::catch_unwind::unwind;
+use crate::env::clock::{Clock, Elapsed, deadline};
 use crate::env::lock::Lock;
-use crate::env::observer::Observer;
+use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::Lanes;
-use crate::store::Store;
+use crate::record::label::KeyLabel;
+use crate::record::transition::RenewReply;
+use crate::store::{Store, StoreError, StoreErrorKind};
 
 /// Upper bound of the jobs that retry at the same time.
 const RETRY_TURNS: usize = 64;
@@ -55,7 +55,7 @@ struct ThreadState {
     /// Records the store's replies.
     outage: Arc<Outage>,
     /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
-    queues: Lanes<Lock<Queue>>,
+    queues: Lanes<Lock<RenewalQueue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
@@ -218,6 +218,36 @@ impl BackgroundThread {
             }
         }
     }
+
+    /// The observer of the store: the engine's observer, after the thread has seen the event.
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.state) as _
+    }
+
+    /// Renews a lease once, besides its automatic renewals.
+    ///
+    /// On this thread too: a connection that was made on the caller's runtime would be driven there, and every lease
+    /// with it; a runtime that a body blocks would keep one that others wait for.
+    pub(crate) async fn renew_now(
+        &self,
+        lease: &Arc<Lease>,
+        patience: Duration,
+    ) -> Result<Result<RenewReply, StoreError>, Elapsed> {
+        let (sender, receiver) = oneshot::channel();
+        let (state, lease) = (Arc::clone(&self.state), Arc::clone(lease));
+        self.spawn_awaited(async move {
+            let sent = state.clock.now();
+            let renewal = Renewal::of(&lease);
+            let reply = renewal.send(&*state.store, &lease);
+            let reply = deadline(&*state.clock, sent + patience, pin!(reply)).await;
+            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
+                lease.renewed(sent);
+            }
+            // The caller may be gone.
+            let _ = sender.send(reply);
+        });
+        receiver.await.unwrap_or(Err(Elapsed))
+    }
 }
 
 impl Drop for BackgroundThread {
@@ -297,4 +327,169 @@ impl ThreadState {
             }
         }
     }
+
+    fn queue(&self, lease: &Lease) -> MutexGuard<'_, RenewalQueue> {
+        self.queues.get(lease.slot.lane).lock()
+    }
+
+    /// Queues the lease for renewal at this moment, unless it is no longer registered.
+    fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
+        self.insert(self.queue(lease), lease, due);
+    }
+
+    /// Inserts the lease into its locked queue, and wakes the thread if it sleeps for longer.
+    fn insert(&self, mut queue: MutexGuard<'_, RenewalQueue>, lease: &Arc<Lease>, due: Duration) {
+        let slot = &lease.slot;
+        let due = nanos(if slot.body_has_ended() {
+            due
+        } else {
+            // Wake at `max_run` if that precedes the next renewal.
+            due.min(lease.give_up)
+        });
+        if slot.due.load(Ordering::Relaxed) == GONE {
+            return;
+        }
+        queue.next_id += 1;
+        let id = queue.next_id;
+        slot.due.store(due, Ordering::Relaxed);
+        slot.id.store(id, Ordering::Relaxed);
+        queue.leases.insert((due, id), Arc::clone(lease));
+        drop(queue);
+        // The thread resets `sleeps_until` before it scans the queues: either the scan finds this lease, or this wakes
+        // it.
+        if due < self.sleeps_until.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn unregister(&self, lease: &Lease) {
+        let mut queue = self.queue(lease);
+        queue.registered -= 1;
+        let due = lease.slot.due.swap(GONE, Ordering::Relaxed);
+        let left = queue
+            .leases
+            .remove(&(due, lease.slot.id.load(Ordering::Relaxed)));
+        drop(queue);
+        if self.spans {
+            lease.span.release();
+        }
+        // Not under the lock: dropping the last reference ends more than the lease.
+        drop(left);
+    }
+
+    /// Whether the body of this lease has not ended.
+    fn is_running(&self, lease: &Lease) -> bool {
+        let _queue = self.queue(lease);
+        lease.slot.due.load(Ordering::Relaxed) != GONE && !lease.slot.body_has_ended()
+    }
+
+    /// Sends one renewal, and queues the next.
+    async fn renew(self: Arc<Self>, lease: Arc<Lease>) {
+        let sent = self.clock.now();
+        let emit = |kind: EventKind<'_>| {
+            self.observer.observe(&Event {
+                operation: lease.key.operation().as_str(),
+                key: Some(lease.key.digest()),
+                label: lease.policy.label.as_ref().map(KeyLabel::as_str),
+                kind,
+            });
+        };
+        let lost = |reason: &str| {
+            // Read before the loss is announced, because the body may end at once. The lease is in no queue, but counts
+            // as held until then.
+            let running = self.is_running(&lease);
+            lease.lose();
+            if running {
+                emit(EventKind::LeaseLost { reason });
+            }
+        };
+        // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
+        if sent >= lease.give_up && !lease.slot.body_has_ended() {
+            return lost(
+                "the body ran for longer than `max_run`, so its lease is no longer renewed",
+            );
+        }
+        let third = lease.lasts() / 3;
+        let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
+        // A panic of the store, which its hook has reported, would otherwise end the renewals of the lease.
+        let reply = async {
+            let reply = pin!(async { renewal.send(&*self.store, &lease).await });
+            unwind(reply).await.unwrap_or_else(|_| Err(panicked()))
+        };
+        let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                self.outage.record_reply(sent);
+                lease.renewed(sent);
+                emit(EventKind::Renewed);
+                sent + third
+            }
+            // The reply is about a claim that was granted anew since.
+            Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
+            Ok(Ok(RenewReply::Lost)) => {
+                return lost("another attempt holds the claim or has finished");
+            }
+            Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
+            // No confirmation yet: retry sooner than a third of the lease, so that several tries fit into the rest of
+            // it. Even a lapsed lease stays with its owner until another attempt takes it.
+            Ok(Err(error)) => {
+                emit(EventKind::RenewalFailed {
+                    reason: &error.to_string(),
+                });
+                self.clock.now() + third / 4
+            }
+            Err(_) => {
+                emit(EventKind::RenewalFailed {
+                    reason: "no reply within a third of the lease",
+                });
+                self.clock.now()
+            }
+        };
+        self.enqueue(&lease, next);
+    }
+}
+
+fn panicked() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the store has panicked")
+}
+
+/// A forward step shortens each lease on the server by as much. Renewals that would have been due within the step
+/// are due now; a lease that has lapsed by it is renewed as well, unless another attempt took it.
+impl Observer for ThreadState {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::ClockStepped { by, forward: true } = event.kind {
+            self.stepped.fetch_max(nanos(by), Ordering::SeqCst);
+            self.wake.notify_one();
+        }
+        self.observer.observe(event);
+    }
+}
+
+debug_fields!(ThreadState {});
+
+/// Leases by the time of their renewal, in nanoseconds of the clock, and an id.
+#[derive(Default)]
+struct RenewalQueue {
+    leases: BTreeMap<(u64, u64), Arc<Lease>>,
+    next_id: u64,
+    /// The number of registered leases, with those that are being renewed and are not in `leases`.
+    registered: usize,
+}
+
+impl RenewalQueue {
+    /// Removes the leases whose renewal is due.
+    fn take_due(&mut self, now: u64, due: &mut Vec<Arc<Lease>>) {
+        while let Some(entry) = self.leases.first_entry()
+            && entry.key().0 <= now
+        {
+            let lease = entry.remove();
+            lease.slot.due.store(OUTSIDE, Ordering::Relaxed);
+            due.push(lease);
+        }
+    }
+}
+
+/// A moment of the clock in nanoseconds.
+fn nanos(time: Duration) -> u64 {
+    // 584 years; a lease is given up long before.
+    u64::try_from(time.as_nanos()).map_or(GONE - 1, |nanos| nanos.min(GONE - 1))
 }

@@ -10,11 +10,14 @@ use super::description::{Call, describe, entry, key_digest};
 #[cfg(feature = "_sql")]
 use super::in_tx::CallInTx;
 use super::run::{run, run_in_task};
+use crate::call::acquire::{Acquisition, Start, acquire};
+use crate::call::admission::CallAdmission;
+use crate::call::call_watch::{CallWatch, answered, call_span, refused_at_once};
+use crate::call::claim::Acquired;
 use crate::call::context::{Context, context};
 use crate::call::engine::Engine;
 use crate::call::inspect::Entry;
 use crate::call::reconcile::{reconciled, unsettled};
-use crate::call::start::{Acquired, CallAdmission, Reply, Start};
 use crate::env::call_end::CallOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::CallKey;
@@ -348,21 +351,21 @@ impl<P> CallBuilder<P> {
         call.on_outage(OnOutage::Fail);
         let (engine, request) = describe(call)?;
         let (core, key) = (&engine.core, request.name.key.clone());
-        let span = core.call_span(&key);
-        let pending = match span.in_scope(|| core.enter(request)) {
-            Ok(CallAdmission::Acquire(pending)) => pending,
+        let span = call_span(core, &key);
+        let pending = match span.in_scope(|| request.enter(core)) {
+            Ok(CallAdmission::Admitted(call)) => acquire(request, call),
             Ok(CallAdmission::Replay(stored)) => {
                 let outcome = CallOutcome::Replayed(stored.outcome().into());
-                core.answered(&span, &stored, outcome);
+                answered(core, &span, &stored, outcome);
                 return Ok(Acquired::Replay(stored));
             }
             Err(error) => {
-                core.refused_at_once(&span, Some(key.digest()), &error);
+                refused_at_once(core, &span, Some(key.digest()), &error);
                 return Err(error);
             }
         };
-        let mut watch = core.watch(span.clone(), &key);
-        let Reply { start, waited } = span.instrument(pending).await;
+        let mut watch = CallWatch::begin(core, span.clone(), &key);
+        let Acquisition { start, waited } = span.instrument(pending).await;
         if let Some(watch) = &mut watch {
             watch.times.acquired(waited);
             match &start {

@@ -1,7 +1,7 @@
 //! Observes one call from its admission to its end, where an observer of the engine wants that.
 //!
-//! [`Core::watches`] says whether any does; without one a call reads no clock for this and allocates nothing. An answer
-//! at hand in this process is reported at once, by [`Core::answered`]; any other call has a [`CallWatch`].
+//! Without one a call reads no clock for this and allocates nothing. An answer at hand in this process is reported at
+//! once, by [`answered`]; any other call has a [`CallWatch`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::env::observer::{Event, EventKind};
 use crate::error::Error;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
+use crate::outcome::AnyOutput;
 use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
 
@@ -29,11 +30,11 @@ pub(crate) struct CallTimes {
     end: CallEnd,
     /// When the current part began, by the engine's clock.
     part_began: Duration,
-    part: Part,
+    part: CallPart,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum CallPart {
     /// Claims, or waits for the answer of another call.
     Acquiring,
     /// Runs its body.
@@ -42,63 +43,68 @@ enum Part {
     Settling,
 }
 
-impl Core {
-    /// The span of a call that begins here: none, unless an observer wants spans and a subscriber has an interest.
-    pub(crate) fn call_span(&self, key: &RecordKey) -> CallSpan {
-        if self.wants.spans {
-            CallSpan::new(key.operation().as_str(), key.digest())
-        } else {
-            CallSpan::none()
-        }
+/// The span of a call that begins here: none, unless an observer wants spans and a subscriber has an interest.
+pub(crate) fn call_span(core: &Core, key: &RecordKey) -> CallSpan {
+    if core.wants.spans {
+        CallSpan::new(key.operation().as_str(), key.digest())
+    } else {
+        CallSpan::none()
     }
+}
 
-    /// The watch over a call that queries the store; `None` where no observer wants to know of it.
-    pub(crate) fn watch(
-        self: &Arc<Self>,
-        span: CallSpan,
-        key: &RecordKey,
-    ) -> Option<Box<CallWatch>> {
-        if !self.wants.calls && span.is_none() {
-            return None;
-        }
-        let times = CallTimes {
-            core: Arc::clone(self),
-            key: key.clone(),
-            end: CallEnd::new(CallOutcome::Cancelled, 0),
-            part_began: self.clock.now(),
-            part: Part::Acquiring,
+/// Reports the end of a call with an answer that was at hand.
+pub(crate) fn answered(core: &Core, span: &CallSpan, stored: &StoredAnswer, outcome: CallOutcome) {
+    let mut end = CallEnd::new(outcome, stored.record.header.attempts);
+    end.local = stored.is_local;
+    ended(
+        core,
+        span,
+        stored.operation.as_str(),
+        Some(stored.digest()),
+        end,
+    );
+}
+
+/// Reports the end of a call that was refused without the store.
+pub(crate) fn refused_at_once(
+    core: &Core,
+    span: &CallSpan,
+    key: Option<&KeyDigest>,
+    error: &Error,
+) {
+    let end = CallEnd::new(CallOutcome::refused(error), 0);
+    ended(core, span, error.operation(), key, end);
+}
+
+fn ended(core: &Core, span: &CallSpan, operation: &str, key: Option<&KeyDigest>, end: CallEnd) {
+    if !span.is_none() {
+        span.record(&end);
+    }
+    if core.wants.calls {
+        let event = Event {
+            key,
+            ..Event::new(operation, EventKind::Ended { end })
         };
-        Some(Box::new(CallWatch { span, times }))
-    }
-
-    /// Reports the end of a call with an answer that was at hand.
-    pub(crate) fn answered(&self, span: &CallSpan, stored: &StoredAnswer, outcome: CallOutcome) {
-        let mut end = CallEnd::new(outcome, stored.record.header.attempts);
-        end.local = stored.is_local;
-        self.ended(span, stored.operation.as_str(), Some(stored.digest()), end);
-    }
-
-    /// Reports the end of a call that was refused without the store.
-    pub(crate) fn refused_at_once(&self, span: &CallSpan, key: Option<&KeyDigest>, error: &Error) {
-        let end = CallEnd::new(CallOutcome::refused(error), 0);
-        self.ended(span, error.operation(), key, end);
-    }
-
-    fn ended(&self, span: &CallSpan, operation: &str, key: Option<&KeyDigest>, end: CallEnd) {
-        if !span.is_none() {
-            span.record(&end);
-        }
-        if self.wants.calls {
-            let event = Event {
-                key,
-                ..Event::new(operation, EventKind::Ended { end })
-            };
-            span.in_scope(|| self.observer.observe(&event));
-        }
+        span.in_scope(|| core.observer.observe(&event));
     }
 }
 
 impl CallWatch {
+    /// The watch over a call that queries the store; `None` where no observer wants to know of it.
+    pub(crate) fn begin(core: &Arc<Core>, span: CallSpan, key: &RecordKey) -> Option<Box<Self>> {
+        if !core.wants.calls && span.is_none() {
+            return None;
+        }
+        let times = CallTimes {
+            core: Arc::clone(core),
+            key: key.clone(),
+            end: CallEnd::new(CallOutcome::Cancelled, 0),
+            part_began: core.clock.now(),
+            part: CallPart::Acquiring,
+        };
+        Some(Box::new(Self { span, times }))
+    }
+
     /// The body starts, as this attempt; 0: without protection.
     pub(crate) fn body_started(&mut self, attempt: u16) {
         let Self { span, times } = self;
@@ -107,7 +113,7 @@ impl CallWatch {
 }
 
 impl CallTimes {
-    fn end_part(&mut self, next: Part) -> Duration {
+    fn end_part(&mut self, next: CallPart) -> Duration {
         let now = self.core.clock.now();
         let took = now.saturating_sub(self.part_began);
         (self.part_began, self.part) = (now, next);
@@ -116,14 +122,14 @@ impl CallTimes {
 
     /// The store has replied, or another call has, for which this one `waited`.
     pub(crate) fn acquired(&mut self, waited: Duration) {
-        let took = self.end_part(Part::Settling);
+        let took = self.end_part(CallPart::Settling);
         self.end.store = Some(took.saturating_sub(waited));
         self.end.waited = Some(waited).filter(|waited| !waited.is_zero());
     }
 
     /// The body starts, as this attempt; 0: without protection.
     pub(crate) fn body_started(&mut self, attempt: u16) {
-        self.part = Part::Body;
+        self.part = CallPart::Body;
         self.end.attempt = attempt;
         // Zero until it has ended, so that each start has its end.
         self.end.body = Some(Duration::ZERO);
@@ -134,15 +140,15 @@ impl CallTimes {
 
     /// The body has ended, or was dropped. Its outcome counts unless another is set.
     pub(crate) fn body_ended(&mut self, outcome: CallOutcome) {
-        if self.part == Part::Body {
-            self.end.body = Some(self.end_part(Part::Settling));
+        if self.part == CallPart::Body {
+            self.end.body = Some(self.end_part(CallPart::Settling));
         }
         self.end.outcome = outcome;
     }
 
     /// The store has replied to the result of the body.
     pub(crate) fn settled(&mut self) {
-        let took = self.end_part(Part::Settling);
+        let took = self.end_part(CallPart::Settling);
         *self.end.store.get_or_insert_default() += took;
     }
 
@@ -165,14 +171,12 @@ impl Drop for CallWatch {
     fn drop(&mut self) {
         let times = &mut self.times;
         match times.part {
-            Part::Body => times.end.body = Some(times.end_part(Part::Settling)),
-            Part::Acquiring => times.end.store = Some(times.end_part(Part::Settling)),
-            Part::Settling => {}
+            CallPart::Body => times.end.body = Some(times.end_part(CallPart::Settling)),
+            CallPart::Acquiring => times.end.store = Some(times.end_part(CallPart::Settling)),
+            CallPart::Settling => {}
         }
         let (operation, digest) = (times.key.operation().as_str(), times.key.digest());
-        times
-            .core
-            .ended(&self.span, operation, Some(digest), times.end);
+        ended(&times.core, &self.span, operation, Some(digest), times.end);
     }
 }
 
@@ -184,4 +188,13 @@ pub(crate) fn result_of(encoded: &Encoded) -> CallResult {
         Encoded::Release(_) => CallResult::Released,
         Encoded::Store(answer) => answer.outcome.into(),
     }
+}
+
+/// The outcome of a call whose body ran without protection.
+pub(crate) fn unprotected(output: &dyn AnyOutput) -> CallOutcome {
+    CallOutcome::Unprotected(if output.succeeded() {
+        CallResult::Value
+    } else {
+        CallResult::Error
+    })
 }

@@ -1,17 +1,15 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
 use std::fmt;
-use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::call::call_watch::{CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
 use crate::call::core::Core;
-use crate::call::ending::{HeldClaim, REPLY, Settled, Settling, is_business_error};
-use crate::call::lease::{Grant, Lease};
+use crate::call::lease::{ClaimGrant, Lease};
 use crate::call::reconcile::pending::PendingReconcile;
 use crate::call::run_limit::RunPermit;
+use crate::call::settlement::{HeldClaim, REPLY, Settled};
 use crate::env::call_end::{CallOutcome, CallResult};
 use crate::env::call_span::CallSpan;
 use crate::env::observer::EventKind;
@@ -23,8 +21,7 @@ use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
-use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, Fence, OutcomeKind, State};
+use crate::record::{AttemptEnd, Fence, State};
 
 /// The right to run a body, and the duty to settle it.
 ///
@@ -39,6 +36,16 @@ pub struct Claim {
     run_permit: Option<Box<RunPermit>>,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
     watch: Option<Box<CallWatch>>,
+}
+
+/// The result of beginning a call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Acquired {
+    /// The caller runs the body.
+    Run(Claim),
+    /// The call was done before; this is its answer.
+    Replay(StoredAnswer),
 }
 
 /// How [`Claim::complete`] ended.
@@ -66,7 +73,7 @@ impl Claim {
         core: Arc<Core>,
         name: CallName,
         policy: EffectivePolicy,
-        grant: Grant,
+        grant: ClaimGrant,
     ) -> Self {
         // The holder may never use its context.
         bind_outer();
@@ -119,6 +126,12 @@ impl Claim {
         self.held
             .as_ref()
             .expect("a claim is held until it is settled")
+    }
+
+    /// The claim by itself, which settles it; without one that is dropped unsettled.
+    pub(crate) fn into_held(mut self) -> HeldClaim {
+        let held = self.held.take();
+        held.expect("a claim is held until it is settled")
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -223,7 +236,7 @@ impl Claim {
         let encoded = Encoded::value(&mut value, &core.format);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
-        let settled = span.instrument(async move { self.settle(encoded).await });
+        let settled = span.instrument(async move { self.into_held().settle(encoded).await });
         let settled = settled.await;
         if let Some(watch) = &mut watch {
             watch.times.settled();
@@ -280,78 +293,6 @@ impl Claim {
             None => CallSpan::none(),
         };
         (watch, span)
-    }
-
-    /// Releases the key of a body that did not start.
-    pub(crate) async fn release_unstarted(mut self) {
-        if let Some(held) = self.held.take() {
-            let ending = held.uncounted_release(Remains::Nothing, None);
-            held.send_ending(ending).await;
-        }
-    }
-
-    /// Settles the claim of a body that panicked.
-    pub(crate) async fn settle_panicked(mut self) {
-        if let Some(held) = self.held.take() {
-            held.emit(EventKind::Panicked);
-            let ending = held.panic_ending();
-            held.send_ending_within(Duration::ZERO, ending).await;
-        }
-    }
-
-    /// Settles a claim whose outcome is unknown.
-    pub(crate) async fn settle_unknown(mut self, cause: Cause) -> Settled {
-        match self.held.take() {
-            Some(held) => {
-                let ending = held.unknown_ending(cause);
-                held.send_ending(ending).await
-            }
-            None => Settled::Own,
-        }
-    }
-
-    /// Settles the claim of a body that was dropped because its lease was lost.
-    pub(crate) async fn settle_cancelled(mut self) {
-        if let Some(held) = self.held.take()
-            && let Some(ending) = held.cancel_ending()
-        {
-            held.send_ending_within(Duration::ZERO, ending).await;
-        }
-    }
-
-    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
-    /// class of an error was applied by `Encoded::by_class`.
-    pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
-        let Some(held) = self.held.take() else {
-            return Box::pin(ready(Settled::Own));
-        };
-        let (format, lease) = (&held.core.format, &held.lease);
-        let fingerprint = lease.claim().fingerprint;
-        let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
-            Encoded::Release(remains) => held.release_ending(remains, AttemptEnd::SystemError),
-            // A kept refusal of a step would end a call that is half done.
-            Encoded::Store(answer)
-                if is_business_error(answer.outcome, answer.schema)
-                    && lease.steps.has_refused() =>
-            {
-                held.release_ending(Remains::Request, AttemptEnd::SystemError)
-            }
-            Encoded::Store(answer) => {
-                if let Some(lost) = answer.lost {
-                    let reason = &lost.to_string();
-                    held.emit(EventKind::Unsaved { reason });
-                }
-                if answer.outcome == OutcomeKind::Unknown {
-                    held.unknown_record(answer.schema, AttemptEnd::Unknown)
-                } else {
-                    for step in lease.steps.unused() {
-                        held.emit(EventKind::StepUnused { step: &step });
-                    }
-                    held.finish(answer)
-                }
-            }
-        };
-        held.send_ending(ending)
     }
 }
 

@@ -1,19 +1,28 @@
 //! The shared state of an engine.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
+
+use tokio::sync::oneshot;
 
 use crate::call::background_thread::BackgroundThread;
 #[cfg(feature = "_sql")]
 use crate::call::claimed_keys::ClaimedKeys;
 use crate::call::outage::Outage;
+use crate::call::refusal::unavailable;
 use crate::call::run_limit::RunLimit;
-use crate::env::clock::Clock;
+use crate::call::step_log::MAX_JOURNAL_BYTES;
+use crate::env::backoff::Backoff;
+use crate::env::clock::{Clock, deadline};
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::{Lanes, Tally};
 use crate::env::wants::Wants;
-use crate::identity::digest_key::{CallName, DigestKey, Identity};
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::{CallName, DigestKey};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
@@ -21,10 +30,11 @@ use crate::identity::token::Tokens;
 use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking};
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::Format;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{EffectivePolicy, OnDuplicate};
 use crate::record::label::KeyLabel;
-use crate::record::{Attempt, AttemptEnd, Header, Owner, Process, Record};
-use crate::store::{Hearing, Listener, Store};
+use crate::record::{Attempt, AttemptEnd, HEADER, Header, Journal, Owner, Process, Record};
+use crate::store::{Hearing, ListReply, ListRequest, Listener, ReadReply, Store, StoreError};
 
 /// The shared state of an engine. Aligned against false sharing: every call changes the reference count in front of
 /// it.
@@ -42,7 +52,7 @@ pub(crate) struct Core {
     /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: EffectivePolicy,
-    pub(crate) limits: Limits,
+    pub(crate) limits: EngineLimits,
     pub(crate) outage: Arc<Outage>,
     pub(crate) format: Format,
     /// The format for returned answers, one copy for each lane.
@@ -97,6 +107,23 @@ impl Recorder {
     }
 }
 
+/// Bounds of the whole engine.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineLimits {
+    pub(crate) claim_deadline: Duration,
+    pub(crate) complete_deadline: Duration,
+}
+
+/// Whether an engine protects its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    On,
+    /// Every call runs its body.
+    Off,
+    /// Every call is refused: a release build does not switch protection off.
+    Refused,
+}
+
 impl Core {
     pub(crate) fn new_owner(&self, key: &RecordKey) -> Owner {
         let owner = self.store.new_owner(key);
@@ -113,43 +140,29 @@ impl Core {
             _ => &self.digests,
         }
     }
-}
 
-/// Bounds of the whole engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) claim_deadline: Duration,
-    pub(crate) complete_deadline: Duration,
-}
+    /// The plain digest of a record's; `None` if digests are keyed.
+    pub(crate) fn plain_of(&self, digest: &KeyDigest) -> Option<KeyDigest> {
+        let is_plain = self.former_digests.is_none() && !self.digests.is_keyed();
+        is_plain.then_some(*digest)
+    }
 
-/// Whether an engine protects its calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protection {
-    On,
-    /// Every call runs its body.
-    Off,
-    /// Every call is refused: a release build does not switch protection off.
-    Refused,
-}
-
-impl Core {
     /// The key of a call's record.
     pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
 
-    /// The name of a call's record under this digest key.
+    /// The name of a call's record under this digest key, by the plain digests of the call.
     pub(crate) fn name(
         &self,
         digests: &DigestKey,
         operation: Operation,
-        plain: Identity,
+        (plain, fingerprint): (KeyDigest, Fingerprint),
     ) -> CallName {
-        let identity = digests.identify(plain);
         CallName {
-            key: self.record_key(operation, identity.digest),
-            fingerprint: identity.fingerprint,
-            plain: digests.is_keyed().then(|| Box::new(plain.digest)),
+            key: self.record_key(operation, digests.name(&plain)),
+            fingerprint: digests.fingerprint(&plain, fingerprint),
+            plain: digests.is_keyed().then(|| Box::new(plain)),
         }
     }
 
@@ -169,6 +182,48 @@ impl Core {
             label: label.map(KeyLabel::as_str),
             kind,
         });
+    }
+
+    /// Notifies the observer of a refusal.
+    pub(crate) fn refused(&self, error: &Error) {
+        self.observer.observe(&Event {
+            operation: error.operation(),
+            key: None,
+            label: None,
+            kind: EventKind::Refused { error },
+        });
+    }
+
+    /// An answer as a caller of this operation and digest reads it.
+    pub(crate) fn stored(
+        &self,
+        (operation, digest): (&Operation, &KeyDigest),
+        record: Record,
+        left: Duration,
+        waited: bool,
+    ) -> StoredAnswer {
+        StoredAnswer::new(self.formats.mine(), operation, digest, record, left, waited)
+    }
+
+    /// Notifies a shutdown that one call fewer is left.
+    pub(crate) fn left(&self) {
+        if self.closing.load(Ordering::SeqCst) {
+            self.background.idle().notify_waiters();
+        }
+    }
+
+    /// The longest journal of steps that the store takes.
+    pub(crate) fn max_journal_bytes(&self) -> usize {
+        let record = self.store.max_record_bytes();
+        record.map_or(MAX_JOURNAL_BYTES, |bytes| {
+            bytes.saturating_sub(HEADER).min(MAX_JOURNAL_BYTES)
+        })
+    }
+
+    /// Whether the store would read a record with this journal alone again.
+    pub(crate) fn takes_journal(&self, journal: &Journal) -> bool {
+        let max = self.store.max_record_bytes();
+        max.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
     }
 
     /// The cache, if calls of this policy are answered from it. A refused duplicate reports how long the answer will
@@ -234,5 +289,87 @@ impl Core {
 
     pub(crate) fn cache_stats(&self) -> Option<LocalCacheStats> {
         self.answers.as_ref().map(|answers| answers.stats())
+    }
+
+    /// Reads on the engine's own thread, where a store has its second connection.
+    pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let (store, there) = (Arc::clone(&self.store), key.clone());
+        match self
+            .on_own_thread(async move { store.read(&there).await })
+            .await
+        {
+            Some(reply) => reply,
+            None => self.store.read(key).await,
+        }
+    }
+
+    /// Lists on that thread as well.
+    pub(crate) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
+        let (store, step) = (Arc::clone(&self.store), request.clone());
+        match self
+            .on_own_thread(async move { store.list(&step).await })
+            .await
+        {
+            Some(reply) => reply,
+            None => self.store.list(request).await,
+        }
+    }
+
+    /// Waits for the reply on that thread as long as the caller waits here: a store that never replies would keep the engine
+    /// alive for ever. `None`: there is no such thread.
+    async fn on_own_thread<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (mut sender, receiver) = oneshot::channel();
+        self.background.start().ok()?;
+        self.background.spawn(async move {
+            let mut request = pin!(request);
+            let reply = poll_fn(|cx| match sender.poll_closed(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => request.as_mut().poll(cx).map(Some),
+            });
+            if let Some(reply) = reply.await {
+                let _ = sender.send(reply);
+            }
+        });
+        receiver.await.ok()
+    }
+
+    /// Sends a repeatable request until it has a reply, for `claim_deadline` and the pause of the store.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        operation: &Operation,
+        send: impl Fn() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let clock = &*self.clock;
+        let patience = self.limits.claim_deadline + self.store.reset_pause();
+        let until = clock.now() + patience;
+        let mut backoff = Backoff::new(&Owner::random());
+        // The cause of an attempt that failed is worth more than the silence of the last one.
+        let mut cause = None;
+        loop {
+            match deadline(clock, until, pin!(send())).await {
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
+                    return Err(unavailable(operation, error));
+                }
+                Ok(Err(error)) => {
+                    cause = Some(error);
+                    let moment = clock.now() + backoff.retry();
+                    clock.sleep_until(moment.min(until)).await;
+                }
+                Err(_) => {
+                    if let Some(cause) = cause {
+                        return Err(unavailable(operation, cause));
+                    }
+                    let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
+                    return Err(error.detail(format!("no reply within {patience:?}")));
+                }
+            }
+        }
     }
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
+use crate::call::admission::CallRequest;
+use crate::call::call_watch::refused_at_once;
 use crate::call::core::{Core, Protection};
 use crate::call::engine::Engine;
 use crate::call::inspect::Entry;
 use crate::call::run_limit::Gate;
-use crate::call::start::CallRequest;
 use crate::env::call_span::CallSpan;
 use crate::error::{Error, ErrorKind};
-use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
+use crate::identity::call_id::{CallDigests, CallKey, Inputs, KeyInScope, KeyOfSubject};
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
@@ -170,7 +171,7 @@ pub(super) fn describe(mut call: Call) -> Result<(Engine, CallRequest), Error> {
         Err(error) => {
             core.refused(&error);
             if is_made && core.wants.any() {
-                core.refused_at_once(&CallSpan::none(), None, &error);
+                refused_at_once(core, &CallSpan::none(), None, &error);
             }
             Err(error)
         }
@@ -178,9 +179,10 @@ pub(super) fn describe(mut call: Call) -> Result<(Engine, CallRequest), Error> {
 }
 
 fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
-    let Named {
+    let CallDigests {
         operation,
-        identity,
+        key,
+        fingerprint,
         token,
     } = call.inputs.finish()?;
     let invalid = |why: String| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(why);
@@ -209,9 +211,10 @@ fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
         .kept_by(core.store.keeps_forever())
         .map_err(invalid)?;
     let former = core.former_digests.as_ref();
-    let former = former.map(|digests| Box::new(core.name(digests, operation.clone(), identity)));
+    let plain = (key, fingerprint);
+    let former = former.map(|digests| Box::new(core.name(digests, operation.clone(), plain)));
     Ok(CallRequest {
-        name: core.name(&core.digests, operation, identity),
+        name: core.name(&core.digests, operation, plain),
         former,
         policy,
         expired,
@@ -226,8 +229,8 @@ fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
 /// As [`CallBuilder::key_digest`](crate::CallBuilder::key_digest).
 pub(super) fn key_digest(call: Call) -> Result<KeyDigest, Error> {
     let engine = engine_of(call.engine, &call.inputs.operation)?;
-    let named = call.inputs.finish()?;
-    Ok(engine.core.digests.name(&named.identity.digest))
+    let plain = call.inputs.finish()?.key;
+    Ok(engine.core.digests.name(&plain))
 }
 
 /// Reads the record of a call.
@@ -245,9 +248,14 @@ pub async fn entry(mut call: Call) -> Result<Option<Entry>, Error> {
         .chain([request.name])
     {
         let plain = Some(*name.plain());
-        let entry = (engine.core)
-            .entry(name.key, name.fingerprint, plain, &request.policy)
-            .await?;
+        let read = Entry::read(
+            &engine.core,
+            name.key,
+            name.fingerprint,
+            plain,
+            &request.policy,
+        );
+        let entry = read.await?;
         if entry.is_some() {
             return Ok(entry);
         }

@@ -187,7 +187,7 @@ impl Entries {
             self.page.unreadable += reply.unreadable;
             for listed in reply.found {
                 if self.named.insert(listed.key.clone()) {
-                    self.page.entries.push(self.core.listed(listed));
+                    self.page.entries.push(Entry::listed(&self.core, listed));
                 }
             }
         }
@@ -219,7 +219,9 @@ impl Entries {
         let reply = self.step(self.page_size).await?;
         let found = reply.found.into_iter();
         Ok(Some(EntryPage {
-            entries: found.map(|listed| self.core.listed(listed)).collect(),
+            entries: found
+                .map(|listed| Entry::listed(&self.core, listed))
+                .collect(),
             unreadable: reply.unreadable,
             cursor: self.request.after.clone().filter(|_| !self.is_over),
         }))

@@ -5,24 +5,17 @@ pub(crate) mod steps;
 #[cfg(feature = "http")]
 use std::any::Any;
 use std::any::type_name;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
-use crate::call::acquire::unavailable;
 use crate::call::core::Core;
-use crate::env::backoff::Backoff;
-use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
-use crate::identity::operation::{Operation, RecordKey};
+use crate::identity::operation::RecordKey;
 use crate::outcome::codec::{Encoded, EncodedAnswer, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
@@ -33,7 +26,7 @@ use crate::record::{
     AnswerTypes, Attempt, AttemptEnd, Fence, Header, HistoryEvent, Journal, JournalKind,
     OperatorAct, OperatorVerb, OutcomeKind, Owner, Process, Record, State,
 };
-use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError};
+use crate::store::{Listed, ReadReply};
 
 /// A snapshot of the stored record of a call.
 ///
@@ -140,6 +133,43 @@ pub enum EntryState {
 }
 
 impl Entry {
+    /// The entry of the record under this key, for a call with this fingerprint.
+    pub(crate) async fn read(
+        core: &Arc<Core>,
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        plain: Option<KeyDigest>,
+        policy: &EffectivePolicy,
+    ) -> Result<Option<Self>, Error> {
+        let reply = core.patiently(key.operation(), || core.read(&key)).await?;
+        match reply {
+            ReadReply::Absent => Ok(None),
+            ReadReply::Found { record, left } => {
+                let policy = policy.clone();
+                Ok(Some(Self {
+                    fingerprint,
+                    plain,
+                    ..Self::new(core, key, policy, record, left)
+                }))
+            }
+            ReadReply::Unreadable(error) => {
+                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+            }
+        }
+    }
+
+    /// The entry of a listed record, of which a listing reads the header alone.
+    pub(crate) fn listed(core: &Arc<Core>, listed: Listed) -> Self {
+        let bytes = Bytes::copy_from_slice(&listed.header.encode());
+        let (plain, policy) = (core.plain_of(listed.key.digest()), core.defaults.clone());
+        let record = Record::new(listed.header, bytes);
+        Self {
+            plain,
+            listed: true,
+            ..Self::new(core, listed.key, policy, record, listed.left)
+        }
+    }
+
     fn new(
         core: &Arc<Core>,
         key: RecordKey,
@@ -739,128 +769,3 @@ debug_fields!(Entry {
     state: |it| it.state(),
     attempts: |it| it.attempts()
 });
-
-impl Core {
-    /// The plain digest of a record's; `None` if digests are keyed.
-    pub(crate) fn plain_of(&self, digest: &KeyDigest) -> Option<KeyDigest> {
-        let is_plain = self.former_digests.is_none() && !self.digests.is_keyed();
-        is_plain.then_some(*digest)
-    }
-
-    pub(crate) async fn entry(
-        self: &Arc<Self>,
-        key: RecordKey,
-        fingerprint: Fingerprint,
-        plain: Option<KeyDigest>,
-        policy: &EffectivePolicy,
-    ) -> Result<Option<Entry>, Error> {
-        let reply = self.patiently(key.operation(), || self.read(&key)).await?;
-        match reply {
-            ReadReply::Absent => Ok(None),
-            ReadReply::Found { record, left } => {
-                let policy = policy.clone();
-                Ok(Some(Entry {
-                    fingerprint,
-                    plain,
-                    ..Entry::new(self, key, policy, record, left)
-                }))
-            }
-            ReadReply::Unreadable(error) => {
-                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
-            }
-        }
-    }
-
-    pub(crate) fn listed(self: &Arc<Self>, listed: Listed) -> Entry {
-        let bytes = Bytes::copy_from_slice(&listed.header.encode());
-        let (plain, policy) = (self.plain_of(listed.key.digest()), self.defaults.clone());
-        let record = Record::new(listed.header, bytes);
-        Entry {
-            plain,
-            listed: true,
-            ..Entry::new(self, listed.key, policy, record, listed.left)
-        }
-    }
-
-    /// Reads on the engine's own thread, where a store has its second connection.
-    pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (store, there) = (Arc::clone(&self.store), key.clone());
-        match self
-            .on_own_thread(async move { store.read(&there).await })
-            .await
-        {
-            Some(reply) => reply,
-            None => self.store.read(key).await,
-        }
-    }
-
-    /// Lists on that thread as well.
-    pub(crate) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let (store, step) = (Arc::clone(&self.store), request.clone());
-        match self
-            .on_own_thread(async move { store.list(&step).await })
-            .await
-        {
-            Some(reply) => reply,
-            None => self.store.list(request).await,
-        }
-    }
-
-    /// Waits for the reply on that thread as long as the caller waits here: a store that never replies would keep the engine
-    /// alive for ever. `None`: there is no such thread.
-    async fn on_own_thread<T: Send + 'static>(
-        &self,
-        request: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        let (mut sender, receiver) = oneshot::channel();
-        self.background.start().ok()?;
-        self.background.spawn(async move {
-            let mut request = pin!(request);
-            let reply = poll_fn(|cx| match sender.poll_closed(cx) {
-                Poll::Ready(()) => Poll::Ready(None),
-                Poll::Pending => request.as_mut().poll(cx).map(Some),
-            });
-            if let Some(reply) = reply.await {
-                let _ = sender.send(reply);
-            }
-        });
-        receiver.await.ok()
-    }
-
-    /// Sends a repeatable request until it has a reply, for `claim_deadline` and the pause of the store.
-    pub(crate) async fn patiently<T, F>(
-        &self,
-        operation: &Operation,
-        send: impl Fn() -> F,
-    ) -> Result<T, Error>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        let clock = &*self.clock;
-        let patience = self.limits.claim_deadline + self.store.reset_pause();
-        let until = clock.now() + patience;
-        let mut backoff = Backoff::new(&Owner::random());
-        // The cause of an attempt that failed is worth more than the silence of the last one.
-        let mut cause = None;
-        loop {
-            match deadline(clock, until, pin!(send())).await {
-                Ok(Ok(reply)) => return Ok(reply),
-                Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
-                    return Err(unavailable(operation, error));
-                }
-                Ok(Err(error)) => {
-                    cause = Some(error);
-                    let moment = clock.now() + backoff.retry();
-                    clock.sleep_until(moment.min(until)).await;
-                }
-                Err(_) => {
-                    if let Some(cause) = cause {
-                        return Err(unavailable(operation, cause));
-                    }
-                    let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
-                    return Err(error.detail(format!("no reply within {patience:?}")));
-                }
-            }
-        }
-    }
-}

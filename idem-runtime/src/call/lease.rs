@@ -22,7 +22,7 @@ use crate::record::{Header, Journal};
 use crate::store::{Store, StoreFuture};
 
 /// A granted claim, as the store replied.
-pub(crate) struct Grant {
+pub(crate) struct ClaimGrant {
     /// Pending, or reconciling.
     pub(crate) header: Header,
     /// As in [`ClaimReply::Granted`](crate::record::transition::ClaimReply).
@@ -122,9 +122,9 @@ impl Lease {
         clock: Arc<dyn Clock>,
         CallName { key, plain, .. }: CallName,
         policy: EffectivePolicy,
-        grant: Grant,
+        grant: ClaimGrant,
     ) -> Self {
-        let Grant {
+        let ClaimGrant {
             header,
             fresh,
             journal,

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::call::acquire::UnackedClaim;
 use crate::call::context::{context, try_context};
-use crate::call::interpret::refusal;
 use crate::call::lease::Lease;
 use crate::call::reconcile::pending::{PendingReconcile, Stop};
+use crate::call::refusal::refusal;
 use crate::env::catch_unwind::unwind;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -20,7 +20,7 @@ use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
 
-pub use self::hook::{Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook};
+pub use self::hook::{Called, Given, HookCall, HookFn, IntoHookFuture, Never, NoType, given, hook};
 
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -82,9 +82,7 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
     let mut unacked = UnackedClaim::new(core, &lease.key, request.owner);
-    let reply = core
-        .send_claim(&lease.key, request, &mut unacked, core.clock.now())
-        .await;
+    let reply = unacked.send(request, core.clock.now()).await;
     // The settlement of the claim releases it.
     unacked.disarm();
     let reply = reply.map_err(Stop::Refused)?;

@@ -25,34 +25,8 @@ pub(crate) struct Running {
     pub(crate) lease_left: Duration,
 }
 
-impl Core {
-    /// Starts the wait for all calls of this key. Returns the follower of the call that found the remote body;
-    /// `fingerprint` and `dated` are of that call.
-    pub(crate) fn start_remote_wait(
-        self: &Arc<Self>,
-        key: &RecordKey,
-        (fingerprint, dated): (Fingerprint, bool),
-        running: Running,
-        leader: Leader,
-    ) -> Option<Follower> {
-        leader.set_remote(self.clock.now() + running.lease_left);
-        let follower = leader.follow();
-        let remote_wait = RemoteWait {
-            core: Arc::clone(self),
-            key: key.clone(),
-            fingerprint,
-            dated,
-            running,
-            leader,
-        };
-        self.background
-            .spawn(async move { remote_wait.run().await });
-        follower
-    }
-}
-
 /// Polls the store, and waits for its notifications, until the followers have an outcome.
-struct RemoteWait {
+pub(crate) struct RemoteWait {
     core: Arc<Core>,
     key: RecordKey,
     fingerprint: Fingerprint,
@@ -70,6 +44,30 @@ enum PollResult {
 }
 
 impl RemoteWait {
+    /// Starts the wait for all calls of this key. Returns the follower of the call that found the remote body;
+    /// `fingerprint` and `dated` are of that call.
+    pub(crate) fn start(
+        core: &Arc<Core>,
+        key: &RecordKey,
+        (fingerprint, dated): (Fingerprint, bool),
+        running: Running,
+        leader: Leader,
+    ) -> Option<Follower> {
+        leader.set_remote(core.clock.now() + running.lease_left);
+        let follower = leader.follow();
+        let remote_wait = Self {
+            core: Arc::clone(core),
+            key: key.clone(),
+            fingerprint,
+            dated,
+            running,
+            leader,
+        };
+        core.background
+            .spawn(async move { remote_wait.run().await });
+        follower
+    }
+
     async fn run(mut self) {
         let core = Arc::clone(&self.core);
         let clock = &*core.clock;

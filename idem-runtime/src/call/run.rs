@@ -1,16 +1,39 @@
-//! The part of a call that depends on the types of its body and its output.
+//! The future of a call, from its admission to its output.
+//!
+//! An annotated function has a body and an output of its own: [`Run`] is the part of a call that depends on their types.
+//! The rest is its state machine, [`Drive`], which borrows those two as [`PolledBody`] and [`AnyOutput`] only while it is
+//! polled: so it is compiled once, and whether the future of a call is `Send` depends on its body alone.
 
 use std::future::{Future, poll_fn};
-use std::panic::resume_unwind;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{self, Poll, ready};
+use std::time::Duration;
 
-use super::description::Call;
-use super::drive::{Drive, OwnedBody, PolledBody};
+use tokio::task::consume_budget;
+
+use crate::call::acquire::{Acquiring, Acquisition, Start, acquire};
+use crate::call::admission::{CallAdmission, Unleased};
+use crate::call::answer::replay;
+use crate::call::call_watch::{
+    CallTimes, CallWatch, answered, call_span, refused_at_once, result_of, unprotected,
+};
+use crate::call::claim::Claim;
+use crate::call::context::Context;
+use crate::call::description::{Call, describe};
 use crate::call::engine::Engine;
+use crate::call::reconcile::pending::{PendingReconcile, Stop};
+use crate::call::run_limit::RunPermit;
+use crate::call::settlement::{Settled, Settling, adopt};
+use crate::env::call_end::CallOutcome;
+use crate::env::call_span::CallSpan;
+use crate::env::catch_unwind::Panic;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
+use crate::outcome::provenance::AnswerSource;
 use crate::outcome::{AnyOutput, Output};
+use crate::policy::OnLeaseLost;
 
 /// A call in progress.
 #[must_use = "the body runs only when the call is awaited"]
@@ -52,7 +75,7 @@ impl<O, P, F> Unpin for Run<'_, O, P, F> {}
 impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
     type Output = O;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<O> {
         let Self { body, drive } = &mut *self;
         match drive.poll(cx, body) {
             Poll::Ready(()) => Poll::Ready(body.output.take()),
@@ -62,7 +85,7 @@ impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
 }
 
 impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
         {
@@ -150,4 +173,377 @@ fn in_span<F: Future>(task: F) -> F {
 fn shut_down(operation: Operation) -> Error {
     Error::new(ErrorKind::ShuttingDown, operation)
         .detail("the runtime was shut down while the body ran")
+}
+
+/// The body of a call, where it can be dropped.
+trait OwnedBody {
+    /// Drops the body, with everything that it owns.
+    fn drop_body(&mut self);
+}
+
+/// The body of a call and the slot of its output.
+trait PolledBody: OwnedBody {
+    /// Polls the body. Ready: the output is set.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
+    fn output(&mut self) -> &mut dyn AnyOutput;
+}
+
+/// A boxed future, because it is much larger than the body of most calls, which the caller also stores.
+type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The progress of a call after its admission.
+struct Drive {
+    /// `None`: the call was refused.
+    engine: Option<Engine>,
+    stage: CallStage,
+    /// The call's permit of the run limit, until the call has ended.
+    run_permit: Option<Box<RunPermit>>,
+    /// The watch over the call, where an observer wants it; reports the end of the call.
+    watch: Option<Box<CallWatch>>,
+}
+
+enum CallStage {
+    /// The output was set at admission: a stored answer, or a refusal.
+    Answered,
+    /// The claim is in progress.
+    Acquiring(Acquiring),
+    /// The body runs.
+    Running(RunningBody),
+    /// The body's result, or its abort, is being settled.
+    Settling {
+        context: Context,
+        settling: Settling,
+        /// Whether the output is that of this call's body.
+        own: bool,
+    },
+    /// The body or its destructor has panicked, and the key is settled first.
+    Panicked(BoxedWait, Panic),
+    /// The output is set.
+    Ended,
+}
+
+impl CallStage {
+    /// The stage of the same settlement, after which the call panics.
+    fn then_panic(self, panic: Panic) -> Self {
+        match self {
+            Self::Settling { settling, .. } => {
+                let settling = async { drop(settling.await) };
+                Self::Panicked(Box::pin(settling), panic)
+            }
+            Self::Panicked(..) => self,
+            _ => resume_unwind(panic),
+        }
+    }
+}
+
+struct RunningBody {
+    /// Created where the call was made, whatever task the body runs in.
+    context: Context,
+    /// `None`: it runs without protection.
+    claim: Option<Claim>,
+    /// Completes when the lease is lost; the body is then dropped.
+    lost: Option<BoxedWait>,
+    /// Counts a body without a claim as running.
+    _unprotected: Option<Box<Unleased>>,
+}
+
+/// The end of a running body.
+enum RunEnd {
+    Output,
+    Panic(Panic),
+    LeaseLost,
+    Stop(Box<Stop>),
+}
+
+impl Drive {
+    /// Admits the call, or sets its output from a known answer or refusal.
+    fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
+        let mut drive = Self {
+            engine: None,
+            stage: CallStage::Answered,
+            run_permit: None,
+            watch: None,
+        };
+        let (engine, request) = match describe(call.answered_by(output)) {
+            Ok(described) => described,
+            Err(error) => {
+                output.refuse(error);
+                return drive;
+            }
+        };
+        let core = &engine.core;
+        let watched = core.wants.any().then(|| request.name.key.clone());
+        let span = (watched.as_ref()).map_or(CallSpan::none(), |key| call_span(core, key));
+        match span.in_scope(|| request.enter(core)) {
+            Err(error) => {
+                if let Some(key) = watched {
+                    refused_at_once(core, &span, Some(key.digest()), &error);
+                }
+                output.refuse(error);
+            }
+            Ok(CallAdmission::Replay(stored)) => {
+                let outcome =
+                    span.in_scope(|| replay(core, output, &stored, CallOutcome::Replayed));
+                if watched.is_some() {
+                    answered(core, &span, &stored, outcome);
+                }
+            }
+            Ok(CallAdmission::Admitted(call)) => {
+                drive.watch = watched.and_then(|key| CallWatch::begin(core, span, &key));
+                drive.stage = CallStage::Acquiring(acquire(request, call));
+                drive.engine = Some(engine);
+            }
+        }
+        drive
+    }
+
+    /// The operation, if the body is about to run. `None`: it will not run, and the output is set.
+    fn operation(&self) -> Option<&Operation> {
+        match &self.stage {
+            CallStage::Running(running) => Some(running.context.operation()),
+            _ => None,
+        }
+    }
+
+    /// Polls until the body is to run, or the output is set.
+    fn poll_start(&mut self, cx: &mut task::Context<'_>, output: &mut dyn AnyOutput) -> Poll<()> {
+        self.watched(|drive, mut times| drive.start(cx, output, &mut times))
+    }
+
+    /// Polls in the span of the call. Once the call has ended, the watch reports it.
+    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, Times<'_>) -> T) -> T {
+        let Some(mut watch) = self.watch.take() else {
+            return poll(self, Times(None));
+        };
+        let CallWatch { span, times } = &mut *watch;
+        let polled = span.in_scope(|| poll(self, Times(Some(times))));
+        if !matches!(self.stage, CallStage::Answered | CallStage::Ended) {
+            self.watch = Some(watch);
+        }
+        polled
+    }
+
+    /// Drops the body in the span of the call.
+    fn drop_body(&self, body: &mut dyn OwnedBody) {
+        match &self.watch {
+            Some(watch) => watch.span.in_scope(|| body.drop_body()),
+            None => body.drop_body(),
+        }
+    }
+
+    fn start(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        output: &mut dyn AnyOutput,
+        times: &mut Times<'_>,
+    ) -> Poll<()> {
+        if let CallStage::Answered | CallStage::Acquiring(_) = &self.stage {
+            // Calls that a store in this process or the local cache answers are never pending by themselves: without
+            // this budget, a task that makes one after the other would starve all other tasks of its thread.
+            ready!(pin!(consume_budget()).poll(cx));
+        }
+        if let (CallStage::Acquiring(pending), Some(engine)) = (&mut self.stage, &self.engine) {
+            let Acquisition { start, waited } = ready!(pending.as_mut().poll(cx));
+            times.note(|times| times.acquired(waited));
+            self.stage = match start {
+                Err(error) => {
+                    times.note(|times| times.set(CallOutcome::refused(&error)));
+                    output.refuse(error);
+                    CallStage::Ended
+                }
+                Ok(Start::Replay(stored)) => {
+                    let outcome = replay(&engine.core, output, &stored, CallOutcome::Replayed);
+                    times.note(|times| times.set_answered(&stored, outcome));
+                    CallStage::Ended
+                }
+                Ok(Start::Run(mut claim, reconcile)) => {
+                    self.run_permit = claim.take_run_permit();
+                    times.note(|times| times.body_started(claim.attempt()));
+                    CallStage::Running(RunningBody::new(claim, reconcile))
+                }
+                Ok(Start::Unprotected(call)) => {
+                    times.note(|times| times.body_started(0));
+                    CallStage::Running(RunningBody::unprotected(call))
+                }
+            };
+        }
+        Poll::Ready(())
+    }
+
+    /// Polls until the output is set. The body is dropped by then, and before its key is released: what it owns, such
+    /// as an open transaction, is undone first.
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<()> {
+        self.watched(|drive, times| drive.go_on(cx, body, times))
+    }
+
+    fn go_on(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        body: &mut dyn PolledBody,
+        mut times: Times<'_>,
+    ) -> Poll<()> {
+        ready!(self.start(cx, body.output(), &mut times));
+        if let CallStage::Running(running) = &mut self.stage {
+            let end = ready!(running.poll(cx, body));
+            // A panic of a destructor does not change how the body has ended: that is settled first.
+            let dropped = catch_unwind(AssertUnwindSafe(|| body.drop_body()));
+            if let CallStage::Running(running) = mem::replace(&mut self.stage, CallStage::Ended) {
+                self.stage = self.after_body(running, end, body.output(), &mut times);
+            }
+            if let Err(panic) = dropped {
+                times.note(|times| times.set(CallOutcome::Panicked));
+                self.stage = mem::replace(&mut self.stage, CallStage::Ended).then_panic(panic);
+            }
+        }
+        let (context, settled, own) = match &mut self.stage {
+            CallStage::Settling {
+                context,
+                settling,
+                own,
+            } => (context, ready!(settling.as_mut().poll(cx)), *own),
+            CallStage::Panicked(settling, _) => {
+                ready!(settling.as_mut().poll(cx));
+                return self.panic();
+            }
+            _ => return Poll::Ready(()),
+        };
+        times.note(CallTimes::settled);
+        if let Some(engine) = &self.engine
+            && !(own && matches!(settled, Settled::Own))
+        {
+            let outcome = adopt(&engine.core, body.output(), context, settled);
+            times.note(|times| times.set(outcome));
+        }
+        self.stage = CallStage::Ended;
+        Poll::Ready(())
+    }
+
+    fn panic(&mut self) -> Poll<()> {
+        if let CallStage::Panicked(_, panic) = mem::replace(&mut self.stage, CallStage::Ended) {
+            resume_unwind(panic)
+        }
+        Poll::Ready(())
+    }
+
+    /// The stage after a body that has ended and was dropped.
+    fn after_body(
+        &self,
+        running: RunningBody,
+        end: RunEnd,
+        output: &mut dyn AnyOutput,
+        times: &mut Times<'_>,
+    ) -> CallStage {
+        let RunningBody { context, claim, .. } = running;
+        let (Some(claim), Some(engine)) = (claim, &self.engine) else {
+            if let RunEnd::Panic(panic) = end {
+                times.note(|times| times.body_ended(CallOutcome::Panicked));
+                resume_unwind(panic);
+            }
+            let outcome = unprotected(output);
+            times.note(|times| times.body_ended(outcome));
+            // Without a claim there is no lease to lose and no hook to run: the body has an output.
+            output.set_provenance(AnswerSource::Executed, context.attempt(), Duration::ZERO);
+            return CallStage::Ended;
+        };
+        let attempt = claim.attempt();
+        let mut body_ended = |outcome| {
+            times.note(|times| {
+                times.body_ended(outcome);
+                times.set_attempt(attempt);
+            });
+        };
+        let (settling, own) = match end {
+            RunEnd::Output => {
+                output.set_provenance(claim.answer_source(), claim.attempt(), Duration::ZERO);
+                let encoded = output.write(&engine.core.format);
+                body_ended(match claim.answer_source() {
+                    AnswerSource::Executed => CallOutcome::Executed(result_of(&encoded)),
+                    _ => CallOutcome::Reconciled(result_of(&encoded)),
+                });
+                (claim.into_held().settle(encoded), true)
+            }
+            RunEnd::Panic(panic) => {
+                body_ended(CallOutcome::Panicked);
+                return CallStage::Panicked(Box::pin(claim.into_held().settle_panicked()), panic);
+            }
+            RunEnd::LeaseLost => {
+                body_ended(CallOutcome::Cancelled);
+                (claim.into_held().settle_after_lost_lease(), false)
+            }
+            RunEnd::Stop(stop) => {
+                body_ended(CallOutcome::Cancelled);
+                (claim.into_held().settle_without_body(stop), false)
+            }
+        };
+        CallStage::Settling {
+            context,
+            settling,
+            own,
+        }
+    }
+}
+
+/// The times of a call, where an observer wants to know of it.
+struct Times<'a>(Option<&'a mut CallTimes>);
+
+impl Times<'_> {
+    fn note(&mut self, note: impl FnOnce(&mut CallTimes)) {
+        if let Some(times) = &mut self.0 {
+            note(times);
+        }
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // What a dropped call leaves behind is of its span, and the watch reports the end after that.
+        self.watched(|drive, _| drive.stage = CallStage::Ended);
+    }
+}
+
+impl RunningBody {
+    fn new(claim: Claim, reconcile: Option<PendingReconcile>) -> Self {
+        let context = claim.context_with(reconcile);
+        let cancels = claim.policy().on_lease_lost() == OnLeaseLost::Cancel;
+        Self {
+            lost: cancels.then(|| -> BoxedWait { Box::pin(context.lease_lost()) }),
+            context,
+            claim: Some(claim),
+            _unprotected: None,
+        }
+    }
+
+    fn unprotected(call: Box<Unleased>) -> Self {
+        Self {
+            context: call.context(None),
+            claim: None,
+            lost: None,
+            _unprotected: Some(call),
+        }
+    }
+
+    /// Polls the body until it has ended, or must not continue.
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<RunEnd> {
+        let poll = AssertUnwindSafe(|| body.poll(cx));
+        let polled = self.context.enter(|| catch_unwind(poll));
+        let polled = match polled {
+            Ok(polled) => polled,
+            Err(panic) => return Poll::Ready(RunEnd::Panic(panic)),
+        };
+        if let Some(lease) = self.context.lease()
+            && let Some(stop) = lease.steps.stopped(cx.waker())
+        {
+            return Poll::Ready(RunEnd::Stop(Box::new(Stop::Step(stop))));
+        }
+        if polled.is_ready() {
+            return Poll::Ready(RunEnd::Output);
+        }
+        if let Some(stop) = self.context.reconcile().and_then(PendingReconcile::stop) {
+            return Poll::Ready(RunEnd::Stop(Box::new(stop)));
+        }
+        match &mut self.lost {
+            Some(lost) => lost.as_mut().poll(cx).map(|()| RunEnd::LeaseLost),
+            None => Poll::Pending,
+        }
+    }
 }

@@ -217,7 +217,7 @@ pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
     hook: H,
     part: Option<F>,
     /// Set at the first poll.
-    stage: Stage<R>,
+    stage: StepStage<R>,
     output: Option<Output<R::Output, P>>,
     running: Option<RunningStep>,
 }
@@ -232,7 +232,7 @@ struct Setup {
 /// A future that does not depend on the types of a step.
 type Sending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-enum Stage<R> {
+enum StepStage<R> {
     Beginning(Sending<Result<(), Error>>),
     Asking,
     Running(Pin<Box<R>>),
@@ -302,7 +302,7 @@ impl<F, R: Future> StepCall<F, R> {
             on_error: Some(ClassifiedStep),
             hook: NoHook,
             part: Some(part),
-            stage: Stage::Ended,
+            stage: StepStage::Ended,
             output: None,
             running: None,
         }
@@ -365,7 +365,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
             on_error: Some(on_error),
             hook: self.hook,
             part: self.part,
-            stage: Stage::Ended,
+            stage: StepStage::Ended,
             output: None,
             running: self.running,
         }
@@ -488,19 +488,19 @@ where
         }
         loop {
             let next = match &mut this.stage {
-                Stage::Beginning(sent) => match ready!(sent.as_mut().poll(cx)) {
+                StepStage::Beginning(sent) => match ready!(sent.as_mut().poll(cx)) {
                     Ok(()) => this.run(),
                     Err(error) => this.refuse(error),
                 },
-                Stage::Asking => match this.running.as_ref() {
+                StepStage::Asking => match this.running.as_ref() {
                     Some(running) => match ready!(this.hook.poll(&running.step, cx)) {
                         Reconciled::Landed(value) => this.end(Ok(value)),
                         Reconciled::NotLanded => this.begin(),
                         Reconciled::Unknown => this.stop(StepStop::Undecided),
                     },
-                    None => Stage::Ended,
+                    None => StepStage::Ended,
                 },
-                Stage::Running(part) => {
+                StepStage::Running(part) => {
                     let running = this.running.as_ref();
                     let context = running.map(|running| running.step.context.clone());
                     let mut poll = || part.as_mut().poll(cx);
@@ -510,18 +510,18 @@ where
                     });
                     this.end(result)
                 }
-                Stage::Ending(sent) => match ready!(sent.as_mut().poll(cx)) {
-                    StepEnd::Kept => Stage::Ended,
+                StepStage::Ending(sent) => match ready!(sent.as_mut().poll(cx)) {
+                    StepEnd::Kept => StepStage::Ended,
                     StepEnd::Unkept(error) => this.refuse(error),
                 },
-                Stage::Stopped(error, moment) => {
+                StepStage::Stopped(error, moment) => {
                     ready!(moment.as_mut().poll(cx));
                     match error.take() {
                         Some(error) => this.refuse(error),
-                        None => Stage::Ended,
+                        None => StepStage::Ended,
                     }
                 }
-                Stage::Ended => {
+                StepStage::Ended => {
                     let output = this.output.as_mut().expect("it was set at the first poll");
                     return Poll::Ready(output.take());
                 }
@@ -537,7 +537,7 @@ where
     R: Future<Output = Result<T, E>>,
     Result<T, E>: Outcome<P>,
 {
-    fn started(&mut self, start: Result<StepStart, Error>) -> Stage<R> {
+    fn started(&mut self, start: Result<StepStart, Error>) -> StepStage<R> {
         let start = match start {
             Ok(start) => start,
             Err(error) => return self.refuse(error),
@@ -550,75 +550,75 @@ where
                 let output = self.output.as_mut();
                 match output.map(|output| read(output.any(), &steps, &step, &stored)) {
                     Some(Err(error)) => self.refuse(error),
-                    _ => Stage::Ended,
+                    _ => StepStage::Ended,
                 }
             }
             (StepStart::Unknown, _) if self.unfinished == Unfinished::Asked => {
                 if let Some(running) = &mut self.running {
                     running.began = true;
                 }
-                Stage::Asking
+                StepStage::Asking
             }
             (StepStart::Unknown, _) => self.stop(StepStop::Unknown),
             _ => self.run(),
         }
     }
 
-    fn refuse(&mut self, error: Error) -> Stage<R> {
+    fn refuse(&mut self, error: Error) -> StepStage<R> {
         if let Some(output) = &mut self.output {
             output.any().refuse(error);
         }
-        Stage::Ended
+        StepStage::Ended
     }
 
     /// Records that the step begins. Refused, if the lease is lost.
-    fn begin(&mut self) -> Stage<R> {
+    fn begin(&mut self) -> StepStage<R> {
         let Some(running) = &mut self.running else {
-            return Stage::Ended;
+            return StepStage::Ended;
         };
         running.began = true;
         match (running.recorded.clone(), &mut self.output) {
             (Some((steps, step)), Some(output)) => {
                 let [value, _] = output.any().schemas();
-                Stage::Beginning(Box::pin(steps.begin(step, value)))
+                StepStage::Beginning(Box::pin(steps.begin(step, value)))
             }
             _ => self.run(),
         }
     }
 
-    fn run(&mut self) -> Stage<R> {
+    fn run(&mut self) -> StepStage<R> {
         match (self.part.take(), &self.running) {
-            (Some(part), Some(running)) => Stage::Running(Box::pin(part(running.step.clone()))),
-            _ => Stage::Ended,
+            (Some(part), Some(running)) => StepStage::Running(Box::pin(part(running.step.clone()))),
+            _ => StepStage::Ended,
         }
     }
 
-    fn end(&mut self, result: Result<T, E>) -> Stage<R> {
+    fn end(&mut self, result: Result<T, E>) -> StepStage<R> {
         let (Some(output), Some(running)) = (&mut self.output, &mut self.running) else {
-            return Stage::Ended;
+            return StepStage::Ended;
         };
         output.value = Some(result);
         match running.recorded.take() {
             Some((steps, step)) => {
                 let output = output.any();
                 let ([value, _], encoded) = (output.schemas(), output.write(&steps.core.format));
-                Stage::Ending(Box::pin(steps.end((step, value), encoded, running.began)))
+                StepStage::Ending(Box::pin(steps.end((step, value), encoded, running.began)))
             }
-            None => Stage::Ended,
+            None => StepStage::Ended,
         }
     }
 
     /// Ends the call at this step.
-    fn stop(&mut self, why: StepStop) -> Stage<R> {
+    fn stop(&mut self, why: StepStop) -> StepStage<R> {
         let running = self.running.as_ref();
         let recorded = running.and_then(|running| running.recorded.as_ref());
         let (Some(running), Some((steps, identity))) = (running, recorded) else {
-            return Stage::Ended;
+            return StepStage::Ended;
         };
         let (context, error) = (&running.step.context, steps.stop(identity, why));
         // The call drops its body, and this with it. A task of the body's, and the holder of a claim, go on.
         if try_context().is_some_and(|body| body.is_same_call(context)) {
-            Stage::Stopped(Some(error), steps.clone().moment())
+            StepStage::Stopped(Some(error), steps.clone().moment())
         } else {
             self.refuse(error)
         }

@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::call::core::Core;
 use crate::call::lease::Lease;
-use crate::call::step_log::{MAX_JOURNAL_BYTES, MAX_STEPS, StepStop, Unstartable};
+use crate::call::refusal::unknown;
+use crate::call::step_log::{MAX_STEPS, StepStop, Unstartable};
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -23,7 +24,7 @@ use crate::policy::OnUnconfirmed;
 use crate::record::journal::{EntryKind, JournalEntry, StepDigest};
 use crate::record::transition::{AppendReply, RenewReply};
 use crate::record::unknown_cause::Cause;
-use crate::record::{HEADER, Header, Journal, OutcomeKind, Record, State, Unreadable};
+use crate::record::{HEADER, Header, OutcomeKind, Record, State, Unreadable};
 use crate::store::StoreError;
 
 #[derive(Clone, Debug)]
@@ -88,22 +89,6 @@ pub(crate) enum Unsent {
 impl StepIdentity {
     fn short(&self) -> StepDigest {
         self.digest.half()
-    }
-}
-
-impl Core {
-    /// The longest journal of steps that the store takes.
-    pub(crate) fn max_journal_bytes(&self) -> usize {
-        let record = self.store.max_record_bytes();
-        record.map_or(MAX_JOURNAL_BYTES, |bytes| {
-            bytes.saturating_sub(HEADER).min(MAX_JOURNAL_BYTES)
-        })
-    }
-
-    /// Whether the store would read a record with this journal alone again.
-    pub(crate) fn takes_journal(&self, journal: &Journal) -> bool {
-        let max = self.store.max_record_bytes();
-        max.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
     }
 }
 
@@ -285,7 +270,8 @@ impl Steps {
     pub(crate) fn stop(&self, step: &StepIdentity, why: StepStop) -> Error {
         self.lease.steps.stop(why);
         let (operation, attempt) = (self.lease.key.operation(), self.lease.claim().attempts);
-        let error = (self.core).unknown(operation, attempt, Some(Cause::Step), Duration::ZERO);
+        let age = (self.core.clock.calendar(), Duration::ZERO);
+        let error = unknown(operation, attempt, Some(Cause::Step), age);
         error.detail(format!(
             "step `{}`: it was begun, and no result of it is known",
             step.label

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
 use super::description::{Call, describe};
-use super::replay::replay;
-use crate::call::acquire::unavailable;
-use crate::call::call_watch::CallWatch;
+use crate::call::acquire::expired_token;
+use crate::call::admission::{CallRequest, Entered, Unleased};
+use crate::call::answer::{answer, replay};
+use crate::call::call_watch::{CallWatch, call_span};
 use crate::call::context::Context;
 use crate::call::core::Core;
-use crate::call::ending::REPLY;
 use crate::call::engine::Engine;
-use crate::call::interpret::refusal;
-use crate::call::start::{CallRequest, Entered, Unleased};
+use crate::call::refusal::{refusal, unavailable};
+use crate::call::settlement::REPLY;
 use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::{self, Panic};
@@ -220,8 +220,8 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
     };
     let (policy, key) = (request.policy.clone(), request.name.key.clone());
     let core = &engine.core;
-    let span = core.call_span(&key);
-    let mut watch = core.watch(span.clone(), &key);
+    let span = call_span(core, &key);
+    let mut watch = CallWatch::begin(core, span.clone(), &key);
     let admitting = Box::pin(admit(&engine, request, tx));
     let admitted = span.clone().instrument(admitting).await;
     if let Some(watch) = &mut watch {
@@ -229,8 +229,8 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
     }
     match admitted {
         Ok(TxAdmission::Answer(stored)) => {
-            let outcome =
-                span.in_scope(|| replay(&engine, output.any(), &stored, CallOutcome::Replayed));
+            let outcome = span
+                .in_scope(|| replay(&engine.core, output.any(), &stored, CallOutcome::Replayed));
             if let Some(watch) = &mut watch {
                 watch.times.set_answered(&stored, outcome);
             }
@@ -280,7 +280,7 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
 ) -> Result<TxAdmission<'t, T>, Error> {
     let (core, CallRequest { name, policy, .. }) = (&engine.core, &request);
     let _entered = Entered::new(core);
-    let protected = core.lets_in(&request)?;
+    let protected = request.lets_in(core)?;
     transactional_store(engine, &name.key)?;
     if protected && let Some(stored) = answer_outside(core, &request).await? {
         return Ok(TxAdmission::Answer(stored));
@@ -326,14 +326,10 @@ async fn answer_outside(
     let (key, fingerprint) = (&name.key, name.fingerprint);
     let cached = core.cached_answer(key, fingerprint, policy, core.clock.now());
     if let Local::Answer { record, left } = cached {
-        return core
-            .answer(key, record, left, policy, false, true)
-            .map(Some);
+        return answer(core, key, record, left, policy, false, true).map(Some);
     }
     if let Ok(Some((record, left))) = core.store.recall(key, fingerprint).await {
-        return core
-            .answer(key, record, left, policy, false, false)
-            .map(Some);
+        return answer(core, key, record, left, policy, false, false).map(Some);
     }
     match &request.former {
         Some(former) => answer_under_former_name(core, former, policy, request.expired).await,
@@ -365,11 +361,11 @@ async fn answer_under_former_name(
         ..policy.claim_request(Owner::random(), name.fingerprint)
     };
     match transition::claim(Some(Current::new(&record, left)), &former_request, 0).0 {
-        ClaimReply::Done { record, left } => core
-            .answer(key, record, left, policy, false, false)
-            .map(Some),
+        ClaimReply::Done { record, left } => {
+            answer(core, key, record, left, policy, false, false).map(Some)
+        }
         ref reply @ ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
-            let error = core.expired(key).await;
+            let error = expired_token(core, key).await;
             Err(error.unwrap_or_else(|| refusal(operation, reply)))
         }
         ClaimReply::Running { lease_left } if lease_left.is_zero() => {
@@ -436,7 +432,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
         ClaimReply::Absent => Err(Error::new(ErrorKind::TokenExpired, key.operation().clone())),
         ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
-            let error = core.expired(key).await;
+            let error = expired_token(core, key).await;
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         // The body has no steps, and would run them again.
@@ -457,7 +453,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, policy, false, false)?;
+            let stored = answer(core, key, record, left, policy, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),

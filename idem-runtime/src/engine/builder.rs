@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::call::background_thread::BackgroundThread;
-use crate::call::core::{Core, Limits, Protection, Recorder};
+use crate::call::core::{Core, EngineLimits, Protection, Recorder};
 use crate::call::engine::Engine;
 use crate::call::outage::Outage;
 use crate::call::run_limit::RunLimit;
@@ -40,7 +40,7 @@ pub struct EngineBuilder {
     observer: Arc<dyn Observer>,
     prefix: String,
     policy: Policy,
-    limits: Limits,
+    limits: EngineLimits,
     format: Format,
     tokens: Tokens,
     digests: DigestKey,
@@ -97,7 +97,7 @@ impl EngineBuilder {
             observer: Arc::new(StderrObserver),
             prefix: "idem".to_owned(),
             policy: Policy::new(),
-            limits: Limits {
+            limits: EngineLimits {
                 claim_deadline: Duration::from_secs(2),
                 complete_deadline: Duration::from_secs(2),
             },

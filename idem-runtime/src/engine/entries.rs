@@ -30,8 +30,7 @@ impl Engine {
         })?;
         let (core, plain) = (&self.core, self.core.plain_of(&digest));
         let key = core.record_key(operation, digest);
-        core.entry(key, Fingerprint::NONE, plain, &core.defaults)
-            .await
+        Entry::read(core, key, Fingerprint::NONE, plain, &core.defaults).await
     }
 
     /// Lists the records under the engine's prefix, page by page.

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::identity::operation::Operation;
@@ -43,10 +42,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The identity of a call, computed from its inputs.
-pub(crate) struct Named {
+/// The digests of a call's inputs, before any digest key.
+pub(crate) struct CallDigests {
     pub(crate) operation: Operation,
-    pub(crate) identity: Identity,
+    pub(crate) key: KeyDigest,
+    pub(crate) fingerprint: Fingerprint,
     /// The token that the engine has yet to verify.
     pub(crate) token: Option<PresentedToken>,
 }
@@ -179,7 +179,7 @@ impl Inputs {
         self.asked = Some(FingerprintBuilder::value(self.operation.as_str(), request));
     }
 
-    pub(crate) fn finish(self) -> Result<Named, Error> {
+    pub(crate) fn finish(self) -> Result<CallDigests, Error> {
         let Self {
             operation,
             key,
@@ -210,18 +210,12 @@ impl Inputs {
             (Key::Refused(why), _) => return Err(invalid().detail(why)),
         };
         match key {
-            Ok(digest) => {
-                let fingerprint = asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint());
-                let identity = Identity {
-                    digest,
-                    fingerprint,
-                };
-                Ok(Named {
-                    operation,
-                    identity,
-                    token,
-                })
-            }
+            Ok(key) => Ok(CallDigests {
+                operation,
+                key,
+                fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
+                token,
+            }),
             // A mistake of the program, which a retry cannot repair.
             Err(error @ KeyError::Unscoped) => {
                 let refused = Error::new(ErrorKind::InvalidPolicy, operation);

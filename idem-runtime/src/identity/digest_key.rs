@@ -10,13 +10,6 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 
-/// The identity of a call in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) digest: KeyDigest,
-    pub(crate) fingerprint: Fingerprint,
-}
-
 /// The name of a call's record, and the origin of its derived keys. No `Debug`, because the plain digest must not be
 /// shown.
 #[derive(Clone)]
@@ -73,13 +66,39 @@ impl DigestKey {
         Self::Keyed(Hmac::new_from_slice(&secret).expect("a secret of any length"))
     }
 
-    /// The name in the store of a call of this plain digest.
+    /// The name in the store of a call of this plain digest: the HMAC of `K` and the digest, which fit into one block of
+    /// the hash.
     pub(crate) fn name(&self, plain: &KeyDigest) -> KeyDigest {
-        let call = Identity {
-            digest: *plain,
-            fingerprint: Fingerprint::NONE,
-        };
-        self.identify(call).digest
+        match self {
+            Self::Plain => *plain,
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(mac) => {
+                let name = Mac::chain_update(mac.clone(), "K").chain_update(plain.as_bytes());
+                KeyDigest::from_bytes(name.finalize().into_bytes().into())
+            }
+        }
+    }
+
+    /// The fingerprint in the store of a call of this plain digest: the first 16 bytes of the HMAC of `F`, the digest
+    /// and the fingerprint, so that one request under two keys has two. They fit into one block of the hash.
+    #[cfg_attr(
+        not(feature = "digest-key"),
+        allow(unused_variables, reason = "it is a part of a keyed fingerprint")
+    )]
+    pub(crate) fn fingerprint(&self, plain: &KeyDigest, asked: Fingerprint) -> Fingerprint {
+        match self {
+            Self::Plain => asked,
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(_) if asked.is_none() => asked,
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(mac) => {
+                let keyed = Mac::chain_update(mac.clone(), "F")
+                    .chain_update(plain.as_bytes())
+                    .chain_update(asked.as_bytes());
+                let keyed = KeyDigest::from_bytes(keyed.finalize().into_bytes().into());
+                Fingerprint::from_bytes(keyed.half())
+            }
+        }
     }
 
     /// The digest by which a record knows a part of a step: its name, or its input. `call` is the plain digest of its
@@ -110,39 +129,6 @@ impl DigestKey {
     pub(crate) fn is(&self, other: &Self) -> bool {
         let call = KeyDigest::from_bytes([0; 32]);
         self.name(&call) == other.name(&call)
-    }
-
-    /// The identity in the store of a call of this plain identity.
-    ///
-    /// The name is the HMAC of `K` and the digest; the fingerprint the first 16 bytes of the HMAC of `F`, the digest
-    /// and the fingerprint, so that one request under two keys has two. Both fit into one block of the hash.
-    pub(crate) fn identify(&self, plain: Identity) -> Identity {
-        match self {
-            Self::Plain => plain,
-            #[cfg(feature = "digest-key")]
-            Self::Keyed(mac) => {
-                let Identity {
-                    digest,
-                    fingerprint,
-                } = plain;
-                let name = Mac::chain_update(mac.clone(), "K").chain_update(digest.as_bytes());
-                let name = KeyDigest::from_bytes(name.finalize().into_bytes().into());
-                if fingerprint.is_none() {
-                    return Identity {
-                        digest: name,
-                        fingerprint,
-                    };
-                }
-                let asked = Mac::chain_update(mac.clone(), "F")
-                    .chain_update(digest.as_bytes())
-                    .chain_update(fingerprint.as_bytes());
-                let asked = KeyDigest::from_bytes(asked.finalize().into_bytes().into());
-                Identity {
-                    digest: name,
-                    fingerprint: Fingerprint::from_bytes(asked.half()),
-                }
-            }
-        }
     }
 }
 

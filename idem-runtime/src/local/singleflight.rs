@@ -94,7 +94,7 @@ pub(crate) trait LocalLease: Send + Sync {
 }
 
 /// The progress of a flight.
-enum Phase {
+enum FlightPhase {
     /// No call leads.
     Vacant,
     /// A claim is in flight, at the latest until this moment of the clock.
@@ -109,7 +109,7 @@ enum Phase {
 struct Flight {
     id: u64,
     fingerprint: Fingerprint,
-    phase: Phase,
+    phase: FlightPhase,
     /// Created for the first follower: most calls have none.
     tell: Option<Tell<Signal>>,
 }
@@ -177,7 +177,7 @@ impl Flights {
         now: Duration,
         within: Duration,
     ) -> Join {
-        let claiming = || Phase::Claiming(now + within);
+        let claiming = || FlightPhase::Claiming(now + within);
         let shard = self.shard(key);
         let mut table = shard.lock();
         // The id of this call, if it leads.
@@ -199,8 +199,8 @@ impl Flights {
         // A lease that has run out here may have another owner: the store knows. A claim without a reply by now belongs
         // to a call that is not being polled.
         let is_over = match &flight.phase {
-            Phase::Local(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
-            Phase::Claiming(until) => *until <= now,
+            FlightPhase::Local(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
+            FlightPhase::Claiming(until) => *until <= now,
             _ => false,
         };
         if is_over {
@@ -212,7 +212,7 @@ impl Flights {
         if flight.fingerprint != fingerprint {
             return Join::Alone;
         }
-        if let Phase::Vacant = flight.phase {
+        if let FlightPhase::Vacant = flight.phase {
             flight.phase = claiming();
             flight.notify(Signal::Wait);
             return Join::Lead(Leader::new(shard, key, flight.id));
@@ -220,11 +220,11 @@ impl Flights {
         let (id, receiver) = (flight.id, flight.follow());
         let again = match &flight.phase {
             // With nothing left, its answer is being stored, and followers wait for that.
-            Phase::Local(lease) => lease
+            FlightPhase::Local(lease) => lease
                 .upgrade()
                 .map(|lease| lease.remaining())
                 .filter(|left| !left.is_zero()),
-            Phase::Claiming(until) => Some(until.saturating_sub(now)),
+            FlightPhase::Claiming(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
         Join::Follow(Follower::new(shard, key, id, receiver), again)
@@ -243,7 +243,7 @@ impl Flights {
         let flight = Flight {
             id: table.next_id,
             fingerprint,
-            phase: Phase::Claiming(until),
+            phase: FlightPhase::Claiming(until),
             tell: None,
         };
         let id = flight.id;
@@ -262,12 +262,12 @@ impl Flights {
     /// The rest of the lease that a follower waits for, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match self.shard(key).lock().flights.get(key)?.phase {
-            Phase::Local(ref lease) => {
+            FlightPhase::Local(ref lease) => {
                 let left = lease.upgrade()?.remaining();
                 // An answer that is being stored may be there at any moment.
                 Some(left.max(STORING))
             }
-            Phase::Remote(until) => Some(until.saturating_sub(now)),
+            FlightPhase::Remote(until) => Some(until.saturating_sub(now)),
             _ => None,
         }
     }
@@ -320,7 +320,7 @@ impl Drop for Follower {
         if let Entry::Occupied(entry) = table.flights.entry(self.key) {
             let flight = entry.get();
             if flight.id == self.id
-                && matches!(flight.phase, Phase::Vacant)
+                && matches!(flight.phase, FlightPhase::Vacant)
                 && !flight.has_followers()
             {
                 entry.remove();
@@ -356,12 +356,12 @@ impl Leader {
 
     /// Records that the body runs in this process.
     pub(crate) fn set_local(&self, lease: Weak<dyn LocalLease>) {
-        self.change(|flight| flight.phase = Phase::Local(lease));
+        self.change(|flight| flight.phase = FlightPhase::Local(lease));
     }
 
     /// Records that the body runs in another process, surely until `until`.
     pub(crate) fn set_remote(&self, until: Duration) {
-        self.change(|flight| flight.phase = Phase::Remote(until));
+        self.change(|flight| flight.phase = FlightPhase::Remote(until));
     }
 
     /// Makes the leader wait as a follower.
@@ -406,7 +406,7 @@ impl Leader {
         {
             let flight = entry.get_mut();
             if flight.has_followers() {
-                flight.phase = Phase::Vacant;
+                flight.phase = FlightPhase::Vacant;
                 flight.notify(Signal::ClaimAgain);
             } else {
                 entry.remove();

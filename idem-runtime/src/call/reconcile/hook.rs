@@ -91,23 +91,23 @@ pub fn given<Args, G>(_: &G) -> Given<Args, G> {
 
 /// A hook that is called later.
 #[derive(Debug)]
-pub struct Hook<F, Args, R> {
+pub struct HookCall<F, Args, R> {
     hook: F,
     // A type without bounds is not reported a second time.
     call: fn(F, Args) -> R,
 }
 
 /// Creates the hook of a written path.
-pub fn hook<F, Args, G, A, R, By>(_: Given<Args, G>, hook: F) -> Hook<F, Args, R>
+pub fn hook<F, Args, G, A, R, By>(_: Given<Args, G>, hook: F) -> HookCall<F, Args, R>
 where
     F: HookFn<Args, G, By, Returned = A>,
     A: IntoHookFuture<Future = R>,
 {
     let call = |hook: F, args| hook.call(args).future();
-    Hook { hook, call }
+    HookCall { hook, call }
 }
 
-impl<F, Args, R> Hook<F, Args, R> {
+impl<F, Args, R> HookCall<F, Args, R> {
     /// Calls the hook. The given arguments are coerced to its parameters.
     pub fn call(self, args: Args) -> R {
         (self.call)(self.hook, args)

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::super::replay::unprotected;
 use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
-use crate::call::call_watch::result_of;
+use crate::call::call_watch::{result_of, unprotected};
 use crate::call::context::Context;
-use crate::call::ending::REPLY;
 use crate::call::engine::Engine;
+use crate::call::settlement::REPLY;
 use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
 use crate::env::clock::deadline;

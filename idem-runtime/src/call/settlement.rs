@@ -1,6 +1,7 @@
-//! Sends the ending of a claim: its completion or its release, also without the caller.
+//! Settlement of a claim: completes or releases it, by the end of its body.
 //!
-//! [`Claim::settle`](crate::call::claim::Claim) decides which of the two.
+//! In this order: the ends of a body, each of which decides between completion and release; how an ending looks; its
+//! sending, also without the caller; and the result of a call whose own answer does not count.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -11,24 +12,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::call::acquire::unavailable;
+use crate::call::answer::replay;
 use crate::call::background_thread::Unstored;
+use crate::call::context::Context;
 use crate::call::core::Core;
 use crate::call::lease::Lease;
+use crate::call::reconcile::pending::Stop;
+use crate::call::refusal::{is_business_error, other_type, unanswered, unavailable, unknown};
+use crate::call::step_log::StepStop;
 use crate::call::steps::Steps;
 use crate::env::backoff::Backoff;
+use crate::env::call_end::CallOutcome;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
+use crate::identity::operation::Operation;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
-use crate::outcome::codec::EncodedAnswer;
+use crate::outcome::AnyOutput;
+use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, Header, Journal, JournalKind, OutcomeKind, Record, State};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::record::{AttemptEnd, Header, Journal, JournalKind, OutcomeKind, Owner, Record, State};
+use crate::store::{ReadReply, StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
 pub(crate) struct HeldClaim {
@@ -77,11 +85,6 @@ pub(crate) enum Ending {
     Release(Remains, Option<AttemptEnd>),
 }
 
-/// Whether a body ended with a business error, even one that is not stored: see [`EncodedAnswer`].
-pub(crate) fn is_business_error(outcome: OutcomeKind, schema: u32) -> bool {
-    outcome == OutcomeKind::Error || outcome == OutcomeKind::Tombstone && schema != 0
-}
-
 impl Ending {
     fn is_retried_when_overtaken(&self) -> bool {
         matches!(
@@ -115,7 +118,114 @@ impl HeldClaim {
         self.core.emit_labelled(key, label, kind);
     }
 
-    pub(crate) fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
+    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
+    /// class of an error was applied by `Encoded::by_class`.
+    pub(crate) fn settle(self, encoded: Encoded) -> Settling {
+        let (format, lease) = (&self.core.format, &self.lease);
+        let fingerprint = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
+            Encoded::Release(remains) => self.release_ending(remains, AttemptEnd::SystemError),
+            // A kept refusal of a step would end a call that is half done.
+            Encoded::Store(answer)
+                if is_business_error(answer.outcome, answer.schema)
+                    && lease.steps.has_refused() =>
+            {
+                self.release_ending(Remains::Request, AttemptEnd::SystemError)
+            }
+            Encoded::Store(answer) => {
+                if let Some(lost) = answer.lost {
+                    let reason = &lost.to_string();
+                    self.emit(EventKind::Unsaved { reason });
+                }
+                if answer.outcome == OutcomeKind::Unknown {
+                    self.unknown_record(answer.schema, AttemptEnd::Unknown)
+                } else {
+                    for step in lease.steps.unused() {
+                        self.emit(EventKind::StepUnused { step: &step });
+                    }
+                    self.finish(answer)
+                }
+            }
+        };
+        self.send_ending(ending)
+    }
+
+    /// Settles the claim of a body that panicked.
+    pub(crate) async fn settle_panicked(self) {
+        self.emit(EventKind::Panicked);
+        let ending = self.panic_ending();
+        self.send_ending_within(Duration::ZERO, ending).await;
+    }
+
+    /// Settles the claim of a body that was dropped because its lease was lost.
+    pub(crate) fn settle_after_lost_lease(self) -> Settling {
+        Box::pin(async move {
+            let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
+            match self.cancel_ending() {
+                Some(ending) => drop(self.send_ending_within(Duration::ZERO, ending).await),
+                None => drop(self),
+            }
+            wait_for_winner(&core, &lease).await
+        })
+    }
+
+    /// Settles the claim of a body that was dropped before it began, or for a step of an unknown outcome.
+    pub(crate) fn settle_without_body(self, stop: Box<Stop>) -> Settling {
+        Box::pin(async move {
+            match *stop {
+                Stop::Undecided => self.settle_unknown(Cause::Undecided).await,
+                Stop::Step(StepStop::Unknown) => self.settle_unknown(Cause::Step).await,
+                Stop::Step(StepStop::Undecided) => {
+                    let unknown = unknown_now(&self.core, &self.lease, Cause::Step);
+                    // The next attempt asks the hook again.
+                    match self.settle(Encoded::Release(Remains::Request)).await {
+                        Settled::Own => Settled::Refused(unknown),
+                        settled => settled,
+                    }
+                }
+                Stop::Answered { record, left } => {
+                    self.release_unstarted().await;
+                    Settled::Adopted { record, left }
+                }
+                Stop::Refused(error) => {
+                    self.release_unstarted().await;
+                    Settled::Refused(error)
+                }
+            }
+        })
+    }
+
+    /// Settles a claim whose outcome is unknown.
+    async fn settle_unknown(self, cause: Cause) -> Settled {
+        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
+        let ending = self.unknown_ending(cause);
+        match self.send_ending(ending).await {
+            Settled::Own => Settled::Refused(unknown_now(&core, &lease, cause)),
+            settled => settled,
+        }
+    }
+
+    /// Releases the key of a body that did not start.
+    async fn release_unstarted(self) {
+        let ending = self.uncounted_release(Remains::Nothing, None);
+        self.send_ending(ending).await;
+    }
+
+    /// Settles the claim of a dropped caller on the background thread.
+    pub(crate) fn abandon(self) {
+        if let Some(ending) = self.cancel_ending() {
+            self.lease.mark_body_ended();
+            drop(EndingGuard::new(self, ending));
+        } else if self.lease.steps.is_unsent() {
+            let core = Arc::clone(&self.core);
+            core.background.spawn_awaited(async move {
+                let lasts = self.lease.lasts();
+                self.send_steps(self.core.clock.now() + lasts).await;
+            });
+        }
+    }
+
+    fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
         Header {
             state: State::Done { outcome, schema },
             retain: self.policy().life_of(outcome),
@@ -133,7 +243,7 @@ impl HeldClaim {
     }
 
     /// The ending that releases the key without counting the attempt.
-    pub(crate) fn uncounted_release(&self, remains: Remains, end: Option<AttemptEnd>) -> Ending {
+    fn uncounted_release(&self, remains: Remains, end: Option<AttemptEnd>) -> Ending {
         let remains = if self.lease.is_bound() {
             remains.max(Remains::Request)
         } else {
@@ -164,7 +274,7 @@ impl HeldClaim {
     }
 
     /// Finishes the bytes of an answer, whose record remembers the attempts before it.
-    pub(crate) fn finish(&self, answer: EncodedAnswer) -> Ending {
+    fn finish(&self, answer: EncodedAnswer) -> Ending {
         let EncodedAnswer {
             outcome,
             schema,
@@ -191,7 +301,7 @@ impl HeldClaim {
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
-    pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
+    fn unknown_ending(&self, cause: Cause) -> Ending {
         let end = match cause {
             Cause::Cancelled => AttemptEnd::Cancelled,
             Cause::Panicked => AttemptEnd::Panicked,
@@ -201,7 +311,7 @@ impl HeldClaim {
     }
 
     /// The same, with the code of the cause. The record keeps the steps.
-    pub(crate) fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
+    fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
         let (journal, _) = self.lease.steps.journal();
         let journal = self.record_attempt(journal, end);
         let header = self.finished_header(OutcomeKind::Unknown, code);
@@ -212,7 +322,7 @@ impl HeldClaim {
         }
     }
 
-    pub(crate) fn panic_ending(&self) -> Ending {
+    fn panic_ending(&self) -> Ending {
         match self.policy().on_panic() {
             OnPanic::Release => Ending::Release(Remains::Attempt, Some(AttemptEnd::Panicked)),
             OnPanic::Unknown => self.unknown_ending(Cause::Panicked),
@@ -220,7 +330,7 @@ impl HeldClaim {
     }
 
     /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
-    pub(crate) fn cancel_ending(&self) -> Option<Ending> {
+    fn cancel_ending(&self) -> Option<Ending> {
         // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
         if let State::Reconciling { .. } = self.lease.claim().state {
@@ -234,20 +344,6 @@ impl HeldClaim {
         }
     }
 
-    /// Settles the claim of a dropped caller on the background thread.
-    pub(crate) fn abandon(self) {
-        if let Some(ending) = self.cancel_ending() {
-            self.lease.mark_body_ended();
-            drop(EndingGuard::new(self, ending));
-        } else if self.lease.steps.is_unsent() {
-            let core = Arc::clone(&self.core);
-            core.background.spawn_awaited(async move {
-                let lasts = self.lease.lasts();
-                self.send_steps(self.core.clock.now() + lasts).await;
-            });
-        }
-    }
-
     /// Sends the ending, as [`send_ending_within`](Self::send_ending_within), with the wait of a duplicate.
     pub(crate) fn send_ending(self, ending: Ending) -> Settling {
         let wait = self.policy().wait();
@@ -256,7 +352,7 @@ impl HeldClaim {
 
     /// Sends the ending. Without a reply within `complete_deadline`, or when the caller is dropped, it continues
     /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
-    pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
+    fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
         self.lease.mark_body_ended();
         let mut guard = EndingGuard::new(self, ending);
         Box::pin(async move {
@@ -362,6 +458,7 @@ impl HeldClaim {
                 }
                 failure => {
                     now = clock.now();
+                    // A block of its own, because otherwise the future holds the error across the pause.
                     {
                         let error = failure.ok().and_then(Result::err);
                         let refused = error.as_ref().is_some_and(|error| !error.is_transient());
@@ -667,4 +764,107 @@ impl Drop for EndingGuard {
             drop(unstored);
         });
     }
+}
+
+/// Waits for the answer of the attempt that took over the key. It polls by reading, never by claiming, because there is
+/// no body any more.
+async fn wait_for_winner(core: &Arc<Core>, lease: &Lease) -> Settled {
+    let clock = &*core.clock;
+    let until = clock.now() + lease.policy.wait();
+    let mut backoff = Backoff::new(&Owner::random());
+    loop {
+        let now = clock.now();
+        let moment = now + core.limits.claim_deadline;
+        let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
+        let mut refused = Settled::Own;
+        if let Ok(Ok(ReadReply::Found { record, left })) = found {
+            // The record was lost, and a call with other arguments has the key: its answer is not this call's.
+            if !record.header.fingerprint.matches(lease.claim().fingerprint) {
+                return Settled::Own;
+            }
+            if let State::Done { .. } = record.header.state {
+                return Settled::Adopted { record, left };
+            }
+            let lease_left = record.header.lease_left(left);
+            if record.header.owner == lease.claim().owner {
+                refused = Settled::Refused(cancelled(lease.key.operation(), lease_left));
+                let is_final = match record.header.state {
+                    // Released: the next call runs.
+                    State::Released => true,
+                    // Held: no call can take it before the lease ends.
+                    State::Pending { .. } if lease.policy.on_cancel() == OnCancel::Hold => {
+                        now + lease_left >= until
+                    }
+                    // The store does not have the outcome yet.
+                    _ => false,
+                };
+                if is_final {
+                    return refused;
+                }
+            } else if !lease_left.is_zero() {
+                refused = Settled::Overtaken(lease_left);
+            }
+        }
+        if now >= until {
+            return refused;
+        }
+        let pause = backoff.poll().min(until.saturating_sub(now));
+        clock.sleep_until(now + pause).await;
+    }
+}
+
+/// Replaces the call's output by the answer that counts. Returns the outcome of the call.
+pub(super) fn adopt(
+    core: &Core,
+    output: &mut dyn AnyOutput,
+    context: &Context,
+    settled: Settled,
+) -> CallOutcome {
+    let operation = context.operation();
+    let refused = match settled {
+        Settled::Adopted { record, left } => match record.header.state {
+            State::Done {
+                outcome: OutcomeKind::Value | OutcomeKind::Error,
+                ..
+            } => {
+                let is_ours = |lease: &Arc<Lease>| lease.policy.reads(&record);
+                if !context.lease().is_none_or(is_ours) {
+                    let error = other_type(operation).detail(
+                        "this body ran, and another attempt, of a function with answers of another type, has answered the \
+                         key: give each function its own `op`",
+                    );
+                    let refused = CallOutcome::refused(&error);
+                    output.refuse(error);
+                    return refused;
+                }
+                let stored = core.stored((operation, context.key()), record, left, true);
+                return replay(core, output, &stored, CallOutcome::Adopted);
+            }
+            _ => unanswered(operation, &record, left, core.clock.calendar()),
+        },
+        Settled::Refused(error) => error,
+        Settled::Overtaken(retry_after) => {
+            Error::new(ErrorKind::Running { retry_after }, operation.clone())
+                .detail("another attempt took the key over, and its answer will count")
+        }
+        Settled::Own => cancelled(operation, Duration::ZERO),
+    };
+    let outcome = CallOutcome::refused(&refused);
+    output.refuse(refused);
+    outcome
+}
+
+/// The error of a call whose body was dropped while no other has begun.
+fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
+    Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
+        "it was this one: its lease was lost, and its body was cancelled for that, as \
+             `on_lease_lost = cancel` requires",
+    )
+}
+
+/// The error of the outcome of this attempt, which is unknown from now on.
+fn unknown_now(core: &Core, lease: &Lease, cause: Cause) -> Error {
+    let (operation, attempt) = (lease.key.operation(), lease.claim().attempts);
+    let age = (core.clock.calendar(), Duration::ZERO);
+    unknown(operation, attempt, Some(cause), age)
 }
