@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use self::redirect::{Redirect, is_doubtful, nameless, redirect};
-use self::slots::{Slots, slot};
+use self::slots::Slots;
+pub(super) use self::slots::slot;
 use super::address::Address;
 use super::durability::WriteConcern;
 use super::endpoint::Endpoint;

@@ -14,7 +14,7 @@ const UNASSIGNED: u16 = u16::MAX;
 
 /// The slot of a key: that of the text between its first braces, unless that is empty
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
-pub(super) fn slot(key: &str) -> u16 {
+pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'));

@@ -293,3 +293,40 @@ impl<'a> Session<'a> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::cluster::slot;
+    use crate::store::redis::endpoint::Endpoint;
+    use crate::store::redis::limits::Limits;
+    use crate::store::redis::link::Target;
+
+    /// The slot of a key moves while the key is unsubscribed from: the server ends the subscription, which looks like the
+    /// reply, and the redirect that is the reply looks like that to the next command.
+    #[tokio::test]
+    async fn a_redirect_of_another_key_ends_the_connection() {
+        let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
+        let target = Target::Server(Box::new(Endpoint::new(client, None)));
+        let limits = Limits {
+            connect: Duration::ZERO,
+            response: Duration::ZERO,
+            text_bytes: 0,
+        };
+        let subscriptions = Subscriptions::new(target, None, true, limits);
+        let (connection, _server) = SubscriberConnection::in_memory();
+        let mut session = Session::new(&subscriptions, connection, 0);
+        session.works = true;
+        let mut moved = |slot: u16| {
+            let reply = format!("-MOVED {slot} 127.0.0.1:2\r\n");
+            let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            let (name, request) = ("idem:pay:1".to_owned(), 1);
+            let request = SessionRequest::Command(ChannelCommand::Subscribe { name, request });
+            let error = reply.extract_error().unwrap_err();
+            session.handle(request, Err(error), &mut Backoff::new(&Owner::random()))
+        };
+        let own = slot("idem:pay:1");
+        assert!(moved(own).is_none());
+        assert!(matches!(moved(own ^ 1), Some(SessionEnd::Lost)));
+    }
+}

@@ -364,6 +364,25 @@ async fn a_closed_connection_fails_its_queue_and_still_receives_replies() {
     assert_eq!(first_of(sent).await.unwrap(), bulk("sent"));
 }
 
+/// More bytes than the task reads in two turns, of which it writes in the second.
+#[tokio::test]
+async fn replies_that_have_arrived_are_read_before_a_failed_write_ends_the_connection() {
+    let (here, mut server) = tokio::io::duplex(1 << 20);
+    let (wire, socket) = faulty(here);
+    let sent = ["one", "two"].map(|word| begin(&wire, word));
+    settle().await;
+    let long = "x".repeat(700_000);
+    let replies = format!("${}\r\n{long}\r\n$3\r\ntwo\r\n", long.len());
+    server.write_all(replies.as_bytes()).await.unwrap();
+    *socket.fault.lock().unwrap() = Some(Fault::Write);
+    let unsent = begin(&wire, "three");
+    let [one, two] = sent.map(first_of);
+    assert!(one.await.unwrap() == bulk(&long));
+    assert_eq!(two.await.unwrap(), bulk("two"));
+    let error = first_of(unsent).await.unwrap_err();
+    assert!(error.to_string().contains("reset"), "{error}");
+}
+
 /// As that of TLS, it keeps what the socket does not take: it writes when it is flushed, and not at once then.
 struct Keeping {
     half: WriteHalf<DuplexStream>,
