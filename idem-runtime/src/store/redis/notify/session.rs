@@ -13,6 +13,7 @@ use super::channels::ChannelCommand;
 use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::record::Owner;
+use crate::store::redis::cluster::slot;
 use crate::store::redis::failure::{is_lost, store_error};
 use crate::store::redis::subscriber_connection::{SubscriberConnection, check};
 use crate::store::redis::wire::{PendingReplies, Published};
@@ -240,7 +241,7 @@ impl<'a> Session<'a> {
         backoff: &mut Backoff,
     ) -> Option<SessionEnd> {
         if let Err(error) = &reply
-            && (is_lost(error) || self.has_expired(error))
+            && (is_lost(error) || self.has_expired(error) || is_of_another(&request, error))
         {
             return Some(self.lost());
         }
@@ -294,10 +295,23 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Whether a redirect is not that of this request's key: the server has ended a subscription unasked, which was taken for
+/// the reply to an earlier request, and no later reply on the connection can be trusted.
+fn is_of_another(request: &SessionRequest, error: &RedisError) -> bool {
+    let Some((_, of)) = error.redirect_node() else {
+        return false;
+    };
+    match request {
+        SessionRequest::Command(
+            ChannelCommand::Subscribe { name, .. } | ChannelCommand::Unsubscribe { name },
+        ) => slot(name) != of,
+        SessionRequest::Ping | SessionRequest::Check => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::cluster::slot;
     use crate::store::redis::endpoint::Endpoint;
     use crate::store::redis::limits::Limits;
     use crate::store::redis::link::Target;

@@ -93,11 +93,17 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             outcome = Err(error);
         }
         if outcome.is_ok()
+            && state.write_error.is_none()
             && let Some(mut output) = self.flush(&mut state, cx)
         {
             drop(state);
-            outcome = output.write(cx).map_err(RedisError::from);
+            let written = output.write(cx);
             state = shared.lock();
+            if let Err(error) = written {
+                // The next turn reads the replies that have arrived.
+                state.write_error = Some(error.into());
+                cx.waker().wake_by_ref();
+            }
             state.put_back(output);
         }
         if outcome.is_ok() {
