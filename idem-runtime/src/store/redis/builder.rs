@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batches::Batches;
 use super::cluster::Cluster;
-use super::core::RedisCore;
-use super::durability::Durability;
 use super::endpoint::Endpoint;
-use super::limits::Limits;
 use super::link::Target;
 use super::notify::Subscribers;
 use super::probe::{ProbeOptions, Report, Server};
+use super::script::Batches;
 use super::script::Scripts;
+use super::server::Durability;
 use super::server::{ConnectionSettings, RedisServer};
 use super::source::{Deployment, RedisSource, SourceOptions};
+use super::store::RedisCore;
 use super::store::RedisStore;
 use super::topology::Topology;
+use super::wire::ConnectionLimits;
 use crate::env::credentials::CredentialsProvider;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
@@ -184,10 +184,11 @@ impl RedisStoreBuilder {
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let settings = |wait_connections| ConnectionSettings {
-            limits: Limits {
+            limits: ConnectionLimits {
                 connect: self.connect_timeout,
                 response: self.response_timeout,
-                text_bytes: Limits::text_of_record(self.max_record_bytes),
+                // One byte more, by which a read detects a larger record, and no less than any reply that is no record.
+                text_bytes: self.max_record_bytes.max(1 << 20).saturating_add(1),
             },
             durability: self.durability,
             wait_connections,
@@ -267,7 +268,7 @@ impl RedisStoreBuilder {
             background,
             listing,
             subscribers: Arc::new(subscribers),
-            fast_claims: reads_declarations.into(),
+            plain_claims: reads_declarations.into(),
             stages_large: stages_large.into(),
             compares: stages_large && report.compares(),
             report,

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::connect::connect;
 use super::endpoint::Endpoint;
-use super::limits::Limits;
+use super::wire::ConnectionLimits;
 use super::wire::{PendingReplies, Published, Wire, is_confirmation};
 use crate::store::StoreError;
 
@@ -26,7 +26,7 @@ impl SubscriberConnection {
     /// The outer error is that of the provider of credentials.
     pub(crate) async fn open(
         endpoint: &Endpoint,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Result<RedisResult<Self>, StoreError> {
         let (sender, messages) = unbounded_channel();
         let wire = connect(endpoint, limits, Some(&sender)).await?;
@@ -110,7 +110,7 @@ mod tests {
             let (here, server) = tokio::io::duplex(1 << 16);
             let (read, write) = tokio::io::split(here);
             let (sender, messages) = unbounded_channel();
-            let limits = Limits {
+            let limits = ConnectionLimits {
                 connect: Duration::from_hours(1),
                 response: Duration::from_hours(1),
                 text_bytes: 1 << 20,

@@ -4,13 +4,11 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
-use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
 use super::link::{ReadyLink, RoutedCommand};
 use super::probe::{ProbeOptions, Report, Server};
-use super::reply::ScriptReply;
-use super::script::Script;
-use super::server::RedisServer;
+use super::script::{Script, ScriptReply};
+use super::server::{RedisServer, WriteConcern};
 use super::wire::Words;
 use crate::store::pace::Crowded;
 use crate::store::{Admission, RecordKey, StoreError};
@@ -84,26 +82,13 @@ impl Topology {
             Self::Single(server) => server.direct(concern),
             Self::Cluster(_) => None,
         };
-        match link {
-            Some(link) => link.send(command).await,
-            // Boxed: larger than the other, whose calls would have its size.
-            None => Box::pin(self.send_with_more(command, concern)).await,
+        if let Some(link) = link {
+            return link.send(command).await;
         }
-    }
-
-    /// Sends a command that has to be routed, or waits for replicas.
-    async fn send_with_more(
-        &self,
-        command: &RoutedCommand<'_>,
-        concern: WriteConcern,
-    ) -> Result<Value, Failure> {
+        // Boxed: larger than the other, whose calls would have its size.
         match self {
-            Self::Single(server) => server.send(command, concern).await,
-            Self::Cluster(cluster) => {
-                // Any node serves a command without a key.
-                let key = command.key.unwrap_or_default();
-                cluster.send(key, command, concern).await
-            }
+            Self::Single(server) => Box::pin(server.send(command, concern)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.send(command, concern)).await,
         }
     }
 

@@ -313,8 +313,8 @@ fn is_of_another(request: &SessionRequest, error: &RedisError) -> bool {
 mod tests {
     use super::*;
     use crate::store::redis::endpoint::Endpoint;
-    use crate::store::redis::limits::Limits;
     use crate::store::redis::link::Target;
+    use crate::store::redis::wire::ConnectionLimits;
 
     /// The slot of a key moves while the key is unsubscribed from: the server ends the subscription, which looks like the
     /// reply, and the redirect that is the reply looks like that to the next command.
@@ -322,7 +322,7 @@ mod tests {
     async fn a_redirect_of_another_key_ends_the_connection() {
         let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
         let target = Target::Server(Box::new(Endpoint::new(client, None)));
-        let limits = Limits {
+        let limits = ConnectionLimits {
             connect: Duration::ZERO,
             response: Duration::ZERO,
             text_bytes: 0,

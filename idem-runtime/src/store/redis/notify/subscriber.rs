@@ -10,6 +10,7 @@
 //! detect every failure: the old primary of a failover still replies. Then a poll finds a change before its message
 //! arrives, and the task sends one more ping. If no message arrives before its reply, the connection is replaced.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::{sleep, timeout};
@@ -18,18 +19,134 @@ use super::channels::Progress;
 use super::session::{Session, SessionEnd};
 use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
+use crate::env::lock::Lock;
 use crate::identity::operation::RecordKey;
 use crate::record::Owner;
-use crate::store::redis::address::place;
 use crate::store::redis::cluster::Cluster;
+use crate::store::redis::endpoint::{Address, place};
 use crate::store::redis::failure::connect_error;
-use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
 use crate::store::redis::subscriber_connection::SubscriberConnection;
+use crate::store::redis::wire::ConnectionLimits;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
+/// Attempts to follow a key to another node before the watch fails.
+const MOVES: usize = 3;
+
+/// The subscribers of one server, or of a cluster's nodes.
+///
+/// Each node of a cluster publishes for its own keys, so that a node that is down does not affect the others.
+#[derive(Debug)]
+pub(crate) enum Subscribers {
+    Server(Subscriber),
+    Cluster(ClusterSubscribers),
+}
+
+/// The subscribers of a cluster, one per node.
+#[derive(Debug)]
+pub(crate) struct ClusterSubscribers {
+    cluster: Arc<Cluster>,
+    sharded: bool,
+    limits: ConnectionLimits,
+    subscribers: Lock<HashMap<Address, Arc<Subscriber>>>,
+}
+
+impl Subscribers {
+    pub(crate) fn of_server(target: Target, sharded: bool, limits: ConnectionLimits) -> Self {
+        Self::Server(Subscriber::new(target, None, sharded, limits))
+    }
+
+    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, limits: ConnectionLimits) -> Self {
+        Self::Cluster(ClusterSubscribers {
+            cluster: Arc::new(cluster),
+            sharded,
+            limits,
+            subscribers: Lock::default(),
+        })
+    }
+
+    /// Watches a key. `None`: the server refuses subscriptions.
+    pub(crate) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let nodes = match self {
+            Self::Server(subscriber) => {
+                return Ok(match subscriber.watch(key).await? {
+                    WatchOutcome::Subscribed(watch) => Some(watch),
+                    WatchOutcome::Moved | WatchOutcome::Refused => None,
+                });
+            }
+            Self::Cluster(nodes) => nodes,
+        };
+        for _ in 0..MOVES {
+            match nodes.of(key).await?.watch(key).await? {
+                WatchOutcome::Subscribed(watch) => return Ok(Some(watch)),
+                WatchOutcome::Refused => return Ok(None),
+                WatchOutcome::Moved => {}
+            }
+        }
+        Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "watching a key: the nodes of the Redis cluster do not agree on who has it",
+        ))
+    }
+
+    pub(crate) fn limits(&self) -> ConnectionLimits {
+        match self {
+            Self::Server(subscriber) => subscriber.limits(),
+            Self::Cluster(nodes) => nodes.limits,
+        }
+    }
+
+    /// The server of messages that concern no single key: any node of a cluster, since the nodes forward a plain `PUBLISH`
+    /// to each other; the one with the slot of this name.
+    pub(crate) async fn broadcast_target(&self, name: &str) -> Result<Target, StoreError> {
+        match self {
+            Self::Server(subscriber) => Ok(subscriber.target().clone()),
+            Self::Cluster(nodes) => {
+                let at = nodes.cluster.owner_of(name).await?;
+                Ok(Target::Server(Box::new(nodes.cluster.endpoint(&at)?)))
+            }
+        }
+    }
+
+    /// The node does not answer; another may have taken its place.
+    pub(crate) fn mark_outdated(&self) {
+        if let Self::Cluster(nodes) = self {
+            nodes.cluster.mark_outdated();
+        }
+    }
+
+    /// The operator's warning, if there is one.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Server(subscriber) => subscriber.warning(),
+            Self::Cluster(nodes) => nodes
+                .subscribers
+                .lock()
+                .values()
+                .find_map(|node| node.warning()),
+        }
+    }
+}
+
+impl ClusterSubscribers {
+    async fn of(&self, key: &RecordKey) -> Result<Arc<Subscriber>, StoreError> {
+        let at = self.cluster.owner_of(&key.name()).await?;
+        let mut nodes = self.subscribers.lock();
+        if let Some(node) = nodes.get(&at) {
+            return Ok(Arc::clone(node));
+        }
+        // Drop the subscribers of nodes that have left the cluster.
+        nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
+        let target = Target::Server(Box::new(self.cluster.endpoint(&at)?));
+        let cluster = Some(Arc::clone(&self.cluster));
+        let node = Arc::new(Subscriber::new(target, cluster, self.sharded, self.limits));
+        nodes.insert(at, Arc::clone(&node));
+        Ok(node)
+    }
+}
+
 /// Outcome of a request to watch a key.
-pub(super) enum WatchOutcome {
+enum WatchOutcome {
     Subscribed(Watch),
     /// Another node has the key.
     Moved,
@@ -44,11 +161,11 @@ impl Subscriber {
     /// Creates a subscriber, which connects at the first watch.
     ///
     /// `sharded`: scripts publish to the shard of the key alone.
-    pub(super) fn new(
+    fn new(
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Self {
         Self(Subscriptions::new(target, cluster, sharded, limits))
     }
@@ -58,7 +175,7 @@ impl Subscriber {
     /// # Errors
     ///
     /// At once while there is no connection, and when the server does not reply in time.
-    pub(super) async fn watch(&self, key: &RecordKey) -> Result<WatchOutcome, StoreError> {
+    async fn watch(&self, key: &RecordKey) -> Result<WatchOutcome, StoreError> {
         let Some((watch, mut progress, starts)) = self.0.join(key)? else {
             return Ok(WatchOutcome::Refused);
         };
@@ -82,21 +199,21 @@ impl Subscriber {
     }
 
     /// The target of its connection.
-    pub(super) fn target(&self) -> &Target {
+    fn target(&self) -> &Target {
         &self.0.target
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    fn limits(&self) -> ConnectionLimits {
         self.0.limits
     }
 
     /// Whether no key is watched here.
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.0.watchers.is_idle()
     }
 
     /// The operator's warning, if there is one.
-    pub(super) fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         self.0.lock().refused.map(|_| REFUSED_WARNING.to_owned())
     }
 }
@@ -146,7 +263,7 @@ async fn run(task: SubscriptionTask) {
 /// Connects to the server of a target, for subscriptions.
 pub(super) async fn connect(
     target: &Target,
-    limits: Limits,
+    limits: ConnectionLimits,
 ) -> Result<SubscriberConnection, StoreError> {
     let endpoint = target.endpoint(limits).await?;
     let opened = SubscriberConnection::open(&endpoint, limits).await?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::findings::{FORGETS_A_SECOND, Use};
 use super::server::Server;
-use crate::store::redis::address::Address;
+use crate::store::redis::endpoint::Address;
 use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
 
 /// Findings about the servers of a store when it connected.
