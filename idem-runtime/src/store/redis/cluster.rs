@@ -20,6 +20,7 @@ use super::endpoint::Address;
 use super::endpoint::Endpoint;
 use super::failure::{Failure, breaks_connection, is_replica_error};
 use super::link::{RoutedCommand, Target};
+use super::probe::{ProbeOptions, Report, Server};
 use super::server::WriteConcern;
 use super::server::{ConnectionSettings, RedisServer};
 use crate::env::lock::Lock;
@@ -207,6 +208,26 @@ impl Cluster {
         primaries
             .map(|address| Ok((address.clone(), self.node(address)?)))
             .collect()
+    }
+
+    /// Checks each primary.
+    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
+        let mut probes = JoinSet::new();
+        for (at, node) in self.primaries().await? {
+            let options = options.clone();
+            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
+        }
+        let mut report = Report::default();
+        while let Some(probed) = probes.join_next().await {
+            match probed {
+                Ok((at, Ok(server))) => report.add(at, server),
+                // A primary that is down may be replaced soon; the store works with the others.
+                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
+                Ok((at, Err(error))) => return Err(error.at(&at)),
+                Err(_) => {}
+            }
+        }
+        report.settled()
     }
 
     /// A digest of the current map, which changes when a slot moves to another primary.
@@ -460,6 +481,7 @@ mod tests {
                 Some("moved to redis.example:7001"),
             ),
             ("MOVED 3999 fd00::7:7001", Some("moved to [fd00::7]:7001")),
+            ("MOVED 3999 [fd00::7]:7001", Some("moved to [fd00::7]:7001")),
             ("MOVED 3999 :7001", Some("moved to 10.0.0.1:7001")),
             ("MOVED 3999 ?:7001", Some("nameless")),
             ("ASK 3999 10.0.0.2:7001", Some("ask 10.0.0.2:7001")),

@@ -208,27 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_in_every_form() {
-        let said_by = of("redis://10.0.0.1:7000").unwrap();
-        for (text, meant) in [
-            ("10.0.0.2:7001", Some("10.0.0.2:7001")),
-            ("redis.example:7001", Some("redis.example:7001")),
-            (":7001", Some("10.0.0.1:7001")),
-            ("?:7001", Some("10.0.0.1:7001")),
-            ("::1:7001", Some("[::1]:7001")),
-            ("[::1]:7001", Some("[::1]:7001")),
-            ("10.0.0.2", None),
-            ("10.0.0.2:", None),
-            ("10.0.0.2:65536", None),
-            ("", None),
-        ] {
-            let address = Address::parse(text, &said_by);
-            let address = address.map(|address| address.to_string());
-            assert_eq!(address.as_deref(), meant, "{text}");
-        }
-    }
-
-    #[test]
     fn a_client_of_another_address_keeps_everything_else() {
         let like = "redis://user:secret@10.0.0.1:7000/3?protocol=resp3";
         let like = like.into_connection_info().unwrap();

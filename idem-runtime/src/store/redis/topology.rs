@@ -1,12 +1,10 @@
 //! One server or a cluster, and the routing of commands.
 
 use redis::Value;
-use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
 use super::link::{ReadyLink, RoutedCommand};
-use super::probe::{ProbeOptions, Report, Server};
 use super::script::{Script, ScriptReply};
 use super::server::{RedisServer, WriteConcern};
 use super::wire::Words;
@@ -22,32 +20,6 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// Checks the server, or each primary.
-    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
-        let cluster = match self {
-            Self::Single(server) => {
-                return Ok(Report::of_server(Server::probe(server, options).await?));
-            }
-            Self::Cluster(cluster) => cluster,
-        };
-        let mut probes = JoinSet::new();
-        for (at, node) in cluster.primaries().await? {
-            let options = options.clone();
-            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
-        }
-        let mut report = Report::default();
-        while let Some(probed) = probes.join_next().await {
-            match probed {
-                Ok((at, Ok(server))) => report.add(at, server),
-                // A primary that is down may be replaced soon; the store works with the others.
-                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
-                Ok((at, Err(error))) => return Err(error.at(&at)),
-                Err(_) => {}
-            }
-        }
-        report.settled()
-    }
-
     /// The time of the key's server in microseconds, where a claim without a script may use it.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {

@@ -150,17 +150,6 @@ mod tests {
         assert_eq!(slot("foo{{bar}}zap"), 4_015);
     }
 
-    #[test]
-    fn a_node_without_a_name_is_the_one_that_was_queried() {
-        let reply = Value::Array(vec![
-            range(0, 5_000, "", 7_000),
-            range(5_001, 16_383, "10.0.0.2", 7_001),
-        ]);
-        let slots = SlotMap::read(&reply, &address(7_000)).unwrap();
-        assert_eq!(slots.owner(5_000), Some(&address(7_000)));
-        assert_eq!(slots.owner(5_001).unwrap().to_string(), "10.0.0.2:7001");
-    }
-
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
     }

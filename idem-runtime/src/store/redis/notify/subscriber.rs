@@ -34,53 +34,57 @@ use crate::store::{StoreError, StoreErrorKind, Watch};
 const MOVES: usize = 3;
 
 /// The subscribers of one server, or of a cluster's nodes.
-///
-/// Each node of a cluster publishes for its own keys, so that a node that is down does not affect the others.
 #[derive(Debug)]
-pub(crate) enum Subscribers {
-    Server(Subscriber),
-    Cluster(ClusterSubscribers),
-}
-
-/// The subscribers of a cluster, one per node.
-#[derive(Debug)]
-pub(crate) struct ClusterSubscribers {
-    cluster: Arc<Cluster>,
+pub(crate) struct Subscribers {
+    servers: SubscribedServers,
+    /// Scripts publish to the shard of the key alone.
     sharded: bool,
     limits: ConnectionLimits,
-    subscribers: Lock<HashMap<Address, Arc<Subscriber>>>,
+}
+
+#[derive(Debug)]
+enum SubscribedServers {
+    One(Subscriber),
+    /// Each node of a cluster publishes for its own keys, so that a node that is down does not affect the others.
+    Nodes(Arc<Cluster>, Lock<HashMap<Address, Arc<Subscriber>>>),
 }
 
 impl Subscribers {
     pub(crate) fn of_server(target: Target, sharded: bool, limits: ConnectionLimits) -> Self {
-        Self::Server(Subscriber::new(target, None, sharded, limits))
+        let subscriptions = Subscriptions::new(target, None, sharded, limits);
+        Self {
+            servers: SubscribedServers::One(Subscriber(subscriptions)),
+            sharded,
+            limits,
+        }
     }
 
     pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, limits: ConnectionLimits) -> Self {
-        Self::Cluster(ClusterSubscribers {
-            cluster: Arc::new(cluster),
+        Self {
+            servers: SubscribedServers::Nodes(Arc::new(cluster), Lock::default()),
             sharded,
             limits,
-            subscribers: Lock::default(),
-        })
+        }
+    }
+
+    pub(crate) fn limits(&self) -> ConnectionLimits {
+        self.limits
     }
 
     /// Watches a key. `None`: the server refuses subscriptions.
     pub(crate) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
-        let nodes = match self {
-            Self::Server(subscriber) => {
-                return Ok(match subscriber.watch(key).await? {
-                    WatchOutcome::Subscribed(watch) => Some(watch),
-                    WatchOutcome::Moved | WatchOutcome::Refused => None,
-                });
-            }
-            Self::Cluster(nodes) => nodes,
-        };
         for _ in 0..MOVES {
-            match nodes.of(key).await?.watch(key).await? {
-                WatchOutcome::Subscribed(watch) => return Ok(Some(watch)),
-                WatchOutcome::Refused => return Ok(None),
-                WatchOutcome::Moved => {}
+            let outcome = match &self.servers {
+                SubscribedServers::One(server) => server.watch(key).await?,
+                SubscribedServers::Nodes(cluster, nodes) => {
+                    let at = cluster.owner_of(&key.name()).await?;
+                    self.node(cluster, nodes, at)?.watch(key).await?
+                }
+            };
+            match (outcome, &self.servers) {
+                (WatchOutcome::Subscribed(watch), _) => return Ok(Some(watch)),
+                (WatchOutcome::Refused, _) | (_, SubscribedServers::One(_)) => return Ok(None),
+                (WatchOutcome::Moved, SubscribedServers::Nodes(..)) => {}
             }
         }
         Err(StoreError::new(
@@ -89,61 +93,58 @@ impl Subscribers {
         ))
     }
 
-    pub(crate) fn limits(&self) -> ConnectionLimits {
-        match self {
-            Self::Server(subscriber) => subscriber.limits(),
-            Self::Cluster(nodes) => nodes.limits,
+    fn node(
+        &self,
+        cluster: &Arc<Cluster>,
+        nodes: &Lock<HashMap<Address, Arc<Subscriber>>>,
+        at: Address,
+    ) -> Result<Arc<Subscriber>, StoreError> {
+        let mut nodes = nodes.lock();
+        if let Some(node) = nodes.get(&at) {
+            return Ok(Arc::clone(node));
         }
+        // Drop the subscribers of nodes that have left the cluster.
+        nodes.retain(|at, node| cluster.has(at) || !node.0.watchers.is_idle());
+        let target = Target::Server(Box::new(cluster.endpoint(&at)?));
+        let cluster = Some(Arc::clone(cluster));
+        let subscriptions = Subscriptions::new(target, cluster, self.sharded, self.limits);
+        let node = Arc::new(Subscriber(subscriptions));
+        nodes.insert(at, Arc::clone(&node));
+        Ok(node)
     }
 
     /// The server of messages that concern no single key: any node of a cluster, since the nodes forward a plain `PUBLISH`
     /// to each other; the one with the slot of this name.
     pub(crate) async fn broadcast_target(&self, name: &str) -> Result<Target, StoreError> {
-        match self {
-            Self::Server(subscriber) => Ok(subscriber.target().clone()),
-            Self::Cluster(nodes) => {
-                let at = nodes.cluster.owner_of(name).await?;
-                Ok(Target::Server(Box::new(nodes.cluster.endpoint(&at)?)))
+        match &self.servers {
+            SubscribedServers::One(server) => Ok(server.0.target.clone()),
+            SubscribedServers::Nodes(cluster, _) => {
+                let at = cluster.owner_of(name).await?;
+                Ok(Target::Server(Box::new(cluster.endpoint(&at)?)))
             }
         }
     }
 
     /// The node does not answer; another may have taken its place.
     pub(crate) fn mark_outdated(&self) {
-        if let Self::Cluster(nodes) = self {
-            nodes.cluster.mark_outdated();
+        if let SubscribedServers::Nodes(cluster, _) = &self.servers {
+            cluster.mark_outdated();
         }
     }
 
     /// The operator's warning, if there is one.
     pub(crate) fn warning(&self) -> Option<String> {
-        match self {
-            Self::Server(subscriber) => subscriber.warning(),
-            Self::Cluster(nodes) => nodes
-                .subscribers
-                .lock()
-                .values()
-                .find_map(|node| node.warning()),
-        }
+        let refuses = |server: &Subscriber| server.0.lock().refused.is_some();
+        let refused = match &self.servers {
+            SubscribedServers::One(server) => refuses(server),
+            SubscribedServers::Nodes(_, nodes) => nodes.lock().values().any(|node| refuses(node)),
+        };
+        refused.then(|| REFUSED_WARNING.to_owned())
     }
 }
 
-impl ClusterSubscribers {
-    async fn of(&self, key: &RecordKey) -> Result<Arc<Subscriber>, StoreError> {
-        let at = self.cluster.owner_of(&key.name()).await?;
-        let mut nodes = self.subscribers.lock();
-        if let Some(node) = nodes.get(&at) {
-            return Ok(Arc::clone(node));
-        }
-        // Drop the subscribers of nodes that have left the cluster.
-        nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
-        let target = Target::Server(Box::new(self.cluster.endpoint(&at)?));
-        let cluster = Some(Arc::clone(&self.cluster));
-        let node = Arc::new(Subscriber::new(target, cluster, self.sharded, self.limits));
-        nodes.insert(at, Arc::clone(&node));
-        Ok(node)
-    }
-}
+const REFUSED_WARNING: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
+                      again; see the rights in the documentation of `RedisStore`";
 
 /// Outcome of a request to watch a key.
 enum WatchOutcome {
@@ -154,22 +155,10 @@ enum WatchOutcome {
     Refused,
 }
 
-/// Notifies the watchers of keys on one server. Its task ends when it is dropped.
-pub(crate) struct Subscriber(Arc<Subscriptions>);
+/// Notifies the watchers of keys on one server: it connects at the first watch, and its task ends when it is dropped.
+struct Subscriber(Arc<Subscriptions>);
 
 impl Subscriber {
-    /// Creates a subscriber, which connects at the first watch.
-    ///
-    /// `sharded`: scripts publish to the shard of the key alone.
-    fn new(
-        target: Target,
-        cluster: Option<Arc<Cluster>>,
-        sharded: bool,
-        limits: ConnectionLimits,
-    ) -> Self {
-        Self(Subscriptions::new(target, cluster, sharded, limits))
-    }
-
     /// Watches a key, from the server's confirmation on.
     ///
     /// # Errors
@@ -197,29 +186,7 @@ impl Subscriber {
             )),
         }
     }
-
-    /// The target of its connection.
-    fn target(&self) -> &Target {
-        &self.0.target
-    }
-
-    fn limits(&self) -> ConnectionLimits {
-        self.0.limits
-    }
-
-    /// Whether no key is watched here.
-    fn is_idle(&self) -> bool {
-        self.0.watchers.is_idle()
-    }
-
-    /// The operator's warning, if there is one.
-    fn warning(&self) -> Option<String> {
-        self.0.lock().refused.map(|_| REFUSED_WARNING.to_owned())
-    }
 }
-
-const REFUSED_WARNING: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
-                      again; see the rights in the documentation of `RedisStore`";
 
 impl Drop for Subscriber {
     fn drop(&mut self) {

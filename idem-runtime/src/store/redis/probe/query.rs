@@ -1,10 +1,9 @@
 //! Queries of a server for its facts and for the rights of the user, and whether it takes writes at present.
 
-use std::time::SystemTime;
-
 use redis::{RedisError, Value};
 
 use super::server::{MissingRights, NoWrites, Rights, Server};
+use crate::env::clock::{Clock as _, SystemClock};
 use crate::record::Owner;
 use crate::store::redis::failure::{Failure, HUNG_UP};
 use crate::store::redis::server::{Durability, RedisServer};
@@ -67,10 +66,11 @@ impl Server {
                 }
             }
         }
-        let asked = micros_since_1970();
+        let now = || i64::try_from(SystemClock.calendar_us()).unwrap_or(i64::MAX);
+        let asked = now();
         match redis.query(&redis::cmd("INFO")).await {
             Ok(reply) => {
-                let replied = micros_since_1970();
+                let replied = now();
                 server.add_info(&reply);
                 // The server read its clock between the two, in their middle most likely.
                 server.clock_ahead_us = server
@@ -167,14 +167,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// The time of this machine; 0 before 1970.
-fn micros_since_1970() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-    })
 }
 
 fn is_denied(error: &StoreError) -> bool {

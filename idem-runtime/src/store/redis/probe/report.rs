@@ -143,6 +143,11 @@ impl Report {
         self.servers().all(Server::compares)
     }
 
+    /// Whether scripts notify the watchers of a key in its shard alone.
+    pub(crate) fn publishes_in_shards(&self) -> bool {
+        self.publish() == "SPUBLISH"
+    }
+
     /// The command that notifies watchers, on each server.
     pub(crate) fn publish(&self) -> &'static str {
         let oldest = self.servers().min_by_key(|server| server.version());
