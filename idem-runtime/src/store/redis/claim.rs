@@ -120,9 +120,11 @@ impl RedisCore {
         key: &RecordKey,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimReply>, StoreError> {
+        if !self.may_claim_plainly(request) {
+            return Ok(None);
+        }
         let name = &*key.name();
-        let may = self.may_claim_plainly(request);
-        let Some(now) = self.link.server_time(name).filter(|_| may) else {
+        let Some(now) = self.link.server_time(name) else {
             return Ok(None);
         };
         let set = |words: &mut Words<'_>| write(words, name, request, now);

@@ -115,8 +115,8 @@ impl RedisCore {
     ) -> (Result<CommandInFlight<'a>, Failure>, CompletionCommand<'a>) {
         if let Some(claim) = claim {
             let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);
-            let sent = ready.begin(&RoutedCommand::on_key(name, &set));
-            return (sent, CompletionCommand::CompareAndSet);
+            let exchange = ready.begin(&RoutedCommand::on_key(name, &set));
+            return (exchange, CompletionCommand::CompareAndSet);
         }
         let retain = decimal(millis(retain));
         let (key, arguments) = (name.as_bytes(), [record, retain.as_bytes()]);

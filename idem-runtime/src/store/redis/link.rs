@@ -425,13 +425,13 @@ impl Drop for CommandInFlight<'_> {
 
 /// The last reply, or the first error. A user without the right to `ASKING` would be redirected forever otherwise.
 fn last(replies: RedisResult<Replies>) -> Result<Value, Failure> {
-    let replied = |value| match value {
+    let checked = |value| match value {
         Value::ServerError(error) => Err(Failure::Reply(error.into())),
         value => Ok(value),
     };
     let Replies { first, second } = replies.map_err(Failure::Reply)?;
-    let first = replied(first)?;
-    second.map_or(Ok(first), replied)
+    let first = checked(first)?;
+    second.map_or(Ok(first), checked)
 }
 
 /// Whether a script's reply reports a write: a granted claim (`A`, `F`), a completion, release,

@@ -49,7 +49,7 @@ use crate::store::server_clock::ServerClock;
 /// Where too few replicas are left, `Replicated` grants nothing: calls at the former primary are
 /// refused, and work again once the client reaches the new one.
 ///
-/// # ConnectionLimits of replication
+/// # Limits of replication
 ///
 /// - **No consensus.** A write survives if the promoted replica has it. Sentinels promote the replica
 ///   that is furthest among the replicas that they see, whichever replicas confirmed the write; an operator, or

@@ -45,8 +45,8 @@ pub(super) struct ConnectionLimits {
 
 /// A connection with a queue of commands; dropping it closes both.
 ///
-/// A reply that is a text longer than `ConnectionLimits::text_bytes` is discarded while it arrives. The sender gets its length, as
-/// a number, in its place.
+/// A reply that is a text longer than `ConnectionLimits::text_bytes` is discarded while it arrives. The sender gets its
+/// length, as a number, in its place.
 pub(super) struct Wire(Arc<Shared>);
 
 impl Wire {

@@ -134,10 +134,10 @@ impl Subscribers {
 
     /// The operator's warning, if there is one.
     pub(crate) fn warning(&self) -> Option<String> {
-        let refuses = |server: &Subscriber| server.0.lock().refused.is_some();
+        let warns = |server: &Subscriber| server.0.lock().refused.is_some();
         let refused = match &self.servers {
-            SubscribedServers::One(server) => refuses(server),
-            SubscribedServers::Nodes(_, nodes) => nodes.lock().values().any(|node| refuses(node)),
+            SubscribedServers::One(server) => warns(server),
+            SubscribedServers::Nodes(_, nodes) => nodes.lock().values().any(|node| warns(node)),
         };
         refused.then(|| REFUSED_WARNING.to_owned())
     }
