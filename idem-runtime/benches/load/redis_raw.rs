@@ -45,7 +45,7 @@ async fn connect_with(client: &Client, config: AsyncConnectionConfig) -> Multipl
     connected.await.unwrap()
 }
 
-/// As in `store/redis/timeouts.rs` and `store/redis/builder.rs`, but for how long a reply may take:
+/// As in `store/redis/builder.rs`, but for how long a reply may take:
 /// nothing here is sent again.
 fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batches::Batches;
 use super::cluster::Cluster;
-use super::core::RedisCore;
-use super::durability::Durability;
 use super::endpoint::Endpoint;
-use super::limits::Limits;
 use super::link::Target;
 use super::notify::Subscribers;
 use super::probe::{ProbeOptions, Report, Server};
+use super::script::Batches;
 use super::script::Scripts;
+use super::server::Durability;
 use super::server::{ConnectionSettings, RedisServer};
 use super::source::{Deployment, RedisSource, SourceOptions};
+use super::store::RedisCore;
 use super::store::RedisStore;
 use super::topology::Topology;
+use super::wire::ConnectionLimits;
 use crate::env::credentials::CredentialsProvider;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
@@ -184,10 +184,11 @@ impl RedisStoreBuilder {
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let settings = |wait_connections| ConnectionSettings {
-            limits: Limits {
+            limits: ConnectionLimits {
                 connect: self.connect_timeout,
                 response: self.response_timeout,
-                text_bytes: Limits::text_of_record(self.max_record_bytes),
+                // One byte more, by which a read detects a larger record, and no less than any reply that is no record.
+                text_bytes: self.max_record_bytes.max(1 << 20).saturating_add(1),
             },
             durability: self.durability,
             wait_connections,
@@ -196,11 +197,8 @@ impl RedisStoreBuilder {
             settings(WAIT_CONNECTIONS),
             settings(BACKGROUND_WAIT_CONNECTIONS),
         );
+        let limits = settings.limits;
         let observers = Arc::default();
-        let cluster = |seeds: &[Endpoint], settings| {
-            let cluster = Cluster::new(seeds, settings, &observers)?;
-            Ok::<_, StoreError>(Topology::Cluster(Box::new(cluster)))
-        };
         let deployment = self.source.resolve(&self.options)?;
         let transport = deployment.warning();
         let (target, mut seeds) = match deployment {
@@ -213,49 +211,44 @@ impl RedisStoreBuilder {
             durability: self.durability,
         };
         let clock = ServerClock::new(&observers);
-        let mut found = None;
-        if let Some(target) = &target {
-            let server = RedisServer::new(target, settings, Arc::clone(&clock));
-            let found_server = Server::probe(&server, &options).await?;
-            match target {
+        let mut single = None;
+        if let Some(target) = target {
+            let server = RedisServer::new(&target, settings, Arc::clone(&clock));
+            let found = Server::probe(&server, &options).await?;
+            match &target {
                 // One of a cluster's nodes: it knows the others, which are queried instead.
-                Target::Server(node) if found_server.is_cluster() => {
-                    seeds.push(Endpoint::clone(node));
-                }
-                _ => {
-                    found = Some((
-                        Topology::Single(Box::new(server)),
-                        Report::of_server(found_server),
-                    ));
-                }
+                Target::Server(node) if found.is_cluster() => seeds.push(Endpoint::clone(node)),
+                _ => single = Some((target, server, Report::of_server(found))),
             }
         }
-        let (link, background, listing, report) =
-            if let (Some((link, report)), Some(target)) = (found, &target) {
-                let background = || {
-                    let server = RedisServer::new(target, background_settings, Arc::clone(&clock));
+        let (link, [background, listing], subscribers, report) =
+            if let Some((target, server, report)) = single {
+                let another = || {
+                    let server = RedisServer::new(&target, background_settings, Arc::clone(&clock));
                     Topology::Single(Box::new(server))
                 };
-                (link, background(), background(), report)
+                let others = [another(), another()];
+                let sharded = report.publishes_in_shards();
+                let subscribers = Subscribers::of_server(target, sharded, limits);
+                (
+                    Topology::Single(Box::new(server)),
+                    others,
+                    subscribers,
+                    report,
+                )
             } else {
-                let (link, background) = (
-                    cluster(&seeds, settings)?,
-                    cluster(&seeds, background_settings)?,
-                );
+                let cluster = |settings| Cluster::new(&seeds, settings, &observers).map(Box::new);
+                let another = || cluster(background_settings);
+                let link = cluster(settings)?;
                 let report = link.probe(&options).await?;
-                let listing = cluster(&seeds, background_settings)?;
-                (link, background, listing, report)
+                let others = [Topology::Cluster(another()?), Topology::Cluster(another()?)];
+                let sharded = report.publishes_in_shards();
+                let subscribers = Subscribers::of_cluster(*another()?, sharded, limits);
+                (Topology::Cluster(link), others, subscribers, report)
             };
         report.refuse(self.allow_eviction)?;
-        let sharded = report.publish() == "SPUBLISH";
         let reads_declarations = report.reads_declarations();
         let stages_large = reads_declarations && settings.durability == Durability::Acknowledged;
-        let subscribers = if let (Topology::Single(_), Some(target)) = (&link, target) {
-            Subscribers::of_server(target, sharded, settings.limits)
-        } else {
-            let cluster = Cluster::new(&seeds, background_settings, &observers)?;
-            Subscribers::of_cluster(cluster, sharded, settings.limits)
-        };
         let scripts = Scripts::new(&report);
         Ok(RedisStore::new(RedisCore {
             batches: Batches::new(
@@ -267,7 +260,7 @@ impl RedisStoreBuilder {
             background,
             listing,
             subscribers: Arc::new(subscribers),
-            fast_claims: reads_declarations.into(),
+            plain_claims: reads_declarations.into(),
             stages_large: stages_large.into(),
             compares: stages_large && report.compares(),
             report,

@@ -3,26 +3,27 @@
 //! The cluster client of the client library is not used: it keeps a connection on which a node has fallen silent, and
 //! all commands wait while it queries such a node for the map of slots.
 
-mod redirect;
 mod slots;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use redis::{Client, RedisError, Value};
+use redis::{Client, RedisError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use self::redirect::{Redirect, is_doubtful, nameless, redirect};
-use self::slots::{Slots, slot};
-use super::address::Address;
-use super::durability::WriteConcern;
+pub(super) use self::slots::slot;
+use self::slots::{NAMELESS, SlotMap};
+use super::endpoint::Address;
 use super::endpoint::Endpoint;
-use super::failure::Failure;
+use super::failure::{Failure, breaks_connection, is_replica_error};
 use super::link::{RoutedCommand, Target};
+use super::probe::{ProbeOptions, Report, Server};
+use super::server::WriteConcern;
 use super::server::{ConnectionSettings, RedisServer};
+use crate::env::lock::Lock;
 use crate::store::observers::Observers;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
@@ -46,7 +47,7 @@ pub(super) struct Cluster {
     settings: ConnectionSettings,
     /// Notified of steps of each node's clock.
     observers: Arc<Observers>,
-    state: Mutex<ClusterState>,
+    state: Lock<ClusterState>,
     /// Held by the task that queries the map. Other tasks go on with the current map.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
     outdated: AtomicBool,
@@ -54,7 +55,7 @@ pub(super) struct Cluster {
 
 #[derive(Default)]
 struct ClusterState {
-    slots: Option<Arc<Slots>>,
+    slots: Option<Arc<SlotMap>>,
     nodes: HashMap<Address, Arc<RedisServer>>,
     /// The node that returned the map. It is queried first, because the others may be silent.
     answered: Option<Address>,
@@ -80,7 +81,7 @@ impl Cluster {
                 seeds: addresses,
                 settings,
                 observers: Arc::clone(observers),
-                state: Mutex::default(),
+                state: Lock::default(),
                 refreshing: tokio::sync::Mutex::default(),
                 outdated: AtomicBool::new(true),
             }),
@@ -94,12 +95,11 @@ impl Cluster {
     /// Sends a command to the node of its key, and follows redirects.
     pub(super) async fn send(
         &self,
-        key: &str,
         command: &RoutedCommand<'_>,
         concern: WriteConcern,
     ) -> Result<Value, Failure> {
         let mut command = *command;
-        let slot = slot(key);
+        let slot = slot(command.key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
         for _ in 0..=MAX_REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
@@ -210,6 +210,26 @@ impl Cluster {
             .collect()
     }
 
+    /// Checks each primary.
+    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
+        let mut probes = JoinSet::new();
+        for (at, node) in self.primaries().await? {
+            let options = options.clone();
+            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
+        }
+        let mut report = Report::default();
+        while let Some(probed) = probes.join_next().await {
+            match probed {
+                Ok((at, Ok(server))) => report.add(at, server),
+                // A primary that is down may be replaced soon; the store works with the others.
+                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
+                Ok((at, Err(error))) => return Err(error.at(&at)),
+                Err(_) => {}
+            }
+        }
+        report.settled()
+    }
+
     /// A digest of the current map, which changes when a slot moves to another primary.
     pub(super) fn map_number(&self) -> u64 {
         self.slots().map_or(0, |slots| slots.number())
@@ -220,13 +240,12 @@ impl Cluster {
         self.node.at(at)
     }
 
-    fn slots(&self) -> Option<Arc<Slots>> {
+    fn slots(&self) -> Option<Arc<SlotMap>> {
         self.lock().slots.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ClusterState> {
-        // No code panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
+        self.state.lock()
     }
 
     fn node(&self, at: &Address) -> Result<Arc<RedisServer>, StoreError> {
@@ -290,7 +309,7 @@ impl Cluster {
     }
 
     /// Queries several nodes at once. Returns the first one that replies, and its map.
-    async fn query(&self) -> Result<(Address, Slots), StoreError> {
+    async fn query(&self) -> Result<(Address, SlotMap), StoreError> {
         let (mut doubtful, candidates): (Vec<_>, Vec<_>) = {
             let candidates = self.candidates();
             let state = self.lock();
@@ -352,6 +371,42 @@ impl Cluster {
     }
 }
 
+/// A redirect to another node.
+enum Redirect {
+    Moved(Address),
+    Ask(Address),
+    /// To a node that is given by its port alone; the map names it.
+    Nameless,
+}
+
+fn redirect(error: &RedisError, said_by: &Address) -> Option<Redirect> {
+    let (to, _) = error.redirect_node()?;
+    if to.rsplit_once(':')?.0 == NAMELESS {
+        return Some(Redirect::Nameless);
+    }
+    let to = Address::parse(to, said_by)?;
+    Some(match error.kind() {
+        redis::ErrorKind::Server(ServerErrorKind::Ask) => Redirect::Ask(to),
+        _ => Redirect::Moved(to),
+    })
+}
+
+fn nameless() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "a key has moved to a node of the Redis cluster that has no name; set \
+         `cluster-announce-hostname` on every node, or `cluster-preferred-endpoint-type ip`",
+    )
+}
+
+/// Whether the map of slots may have changed: silence, a broken connection, a replica, a cluster without this slot.
+fn is_doubtful(error: &RedisError) -> bool {
+    error.is_timeout()
+        || breaks_connection(error)
+        || is_replica_error(error)
+        || matches!(error.code(), Some("CLUSTERDOWN"))
+}
+
 /// Drop guard that marks the map as outdated if a query is dropped before its reply.
 struct RefreshGuard<'a>(&'a AtomicBool);
 
@@ -366,7 +421,10 @@ debug_fields!(Cluster {
 });
 
 /// Reads the slot map of a cluster from one node.
-async fn fetch_slots(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {
+async fn fetch_slots(
+    node: Arc<RedisServer>,
+    at: Address,
+) -> Result<(Address, SlotMap), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = match node.query(&command).await {
@@ -378,7 +436,7 @@ async fn fetch_slots(node: Arc<RedisServer>, at: Address) -> Result<(Address, Sl
         }
         reply => reply.map_err(|failure| failure.store_error(WHERE))?,
     };
-    match Slots::read(&reply, &at) {
+    match SlotMap::read(&reply, &at) {
         Some(slots) => Ok((at, slots)),
         None => Err(StoreError::new(
             StoreErrorKind::Unavailable,
@@ -395,4 +453,102 @@ fn is_no_cluster(error: &RedisError) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use redis::parse_redis_value;
+
+    use super::*;
+
+    fn said(line: &str) -> Option<String> {
+        let reply = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        let error = reply.extract_error().unwrap_err();
+        let said_by = Address {
+            host: "10.0.0.1".into(),
+            port: 7_000,
+        };
+        Some(match redirect(&error, &said_by)? {
+            Redirect::Moved(to) => format!("moved to {to}"),
+            Redirect::Ask(to) => format!("ask {to}"),
+            Redirect::Nameless => "nameless".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_redirect_names_its_node() {
+        for (line, meant) in [
+            ("MOVED 3999 10.0.0.2:7001", Some("moved to 10.0.0.2:7001")),
+            (
+                "MOVED 3999 redis.example:7001",
+                Some("moved to redis.example:7001"),
+            ),
+            ("MOVED 3999 fd00::7:7001", Some("moved to [fd00::7]:7001")),
+            ("MOVED 3999 [fd00::7]:7001", Some("moved to [fd00::7]:7001")),
+            ("MOVED 3999 :7001", Some("moved to 10.0.0.1:7001")),
+            ("MOVED 3999 ?:7001", Some("nameless")),
+            ("ASK 3999 10.0.0.2:7001", Some("ask 10.0.0.2:7001")),
+            ("ASK 3999 :7001", Some("ask 10.0.0.1:7001")),
+            ("ASK 3999 ?:7001", Some("nameless")),
+            ("MOVED 3999 10.0.0.2:70010", None),
+            ("MOVED 3999 10.0.0.2", None),
+            ("MOVED 3999", None),
+            (
+                "TRYAGAIN Multiple keys request during rehashing of slot",
+                None,
+            ),
+            ("ERR MOVED 3999 10.0.0.2:7001", None),
+        ] {
+            assert_eq!(said(line).as_deref(), meant, "{line}");
+        }
+    }
+
+    fn cluster(seeds: &[&str]) -> Cluster {
+        let seeds: Vec<_> = seeds
+            .iter()
+            .map(|url| Endpoint::new(Client::open(*url).unwrap(), None))
+            .collect();
+        let limits = crate::store::redis::wire::ConnectionLimits {
+            connect: Duration::from_secs(1),
+            response: Duration::from_secs(1),
+            text_bytes: usize::MAX,
+        };
+        let settings = ConnectionSettings {
+            limits,
+            durability: crate::store::redis::Durability::Acknowledged,
+            wait_connections: 1,
+        };
+        Cluster::new(&seeds, settings, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn the_node_that_replied_last_is_queried_first_and_each_node_once() {
+        let cluster = cluster(&[
+            "redis://10.0.0.1:1",
+            "redis://10.0.0.2:2",
+            "redis://10.0.0.1:1",
+        ]);
+        let candidates = || -> Vec<_> {
+            cluster
+                .candidates()
+                .iter()
+                .map(Address::to_string)
+                .collect()
+        };
+        assert_eq!(candidates(), ["10.0.0.1:1", "10.0.0.2:2"]);
+        let at = |port| Address {
+            host: "10.0.0.2".into(),
+            port,
+        };
+        let node = |port| {
+            let host = Value::BulkString(b"10.0.0.2".to_vec());
+            let node = Value::Array(vec![host, Value::Int(port)]);
+            Value::Array(vec![Value::Int(port), Value::Int(port), node])
+        };
+        let reply = Value::Array(vec![node(3), node(2), node(4)]);
+        {
+            let mut state = cluster.lock();
+            state.slots = SlotMap::read(&reply, &at(2)).map(Arc::new);
+            state.answered = Some(at(4));
+        }
+        let expected = ["10.0.0.2:4", "10.0.0.2:3", "10.0.0.2:2", "10.0.0.1:1"];
+        assert_eq!(candidates(), expected);
+    }
+}

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use redis::aio::MultiplexedConnection;
@@ -19,12 +19,13 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+#[cfg(feature = "redis-tls")]
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::endpoint::Endpoint;
-use super::limits::Limits;
-#[cfg(feature = "redis-tls")]
-use super::tls::handshake;
+use super::wire::ConnectionLimits;
 use super::wire::{Published, Wire};
+use crate::env::lock::Lock;
 use crate::store::StoreError;
 
 /// Connects and logs in, with the credentials of this moment.
@@ -32,12 +33,12 @@ use crate::store::StoreError;
 /// The outer error is that of their provider.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
-    limits: Limits,
+    limits: ConnectionLimits,
     messages: Option<&UnboundedSender<Published>>,
 ) -> Result<RedisResult<Wire>, StoreError> {
     let connect = |client: Client| async move {
         let until = Instant::now() + limits.connect;
-        let connecting = Connecting {
+        let connecting = NewConnection {
             endpoint,
             info: client.get_connection_info(),
             until,
@@ -52,7 +53,7 @@ pub(crate) async fn connect(
 }
 
 /// An attempt to connect.
-struct Connecting<'a> {
+struct NewConnection<'a> {
     #[cfg_attr(
         not(feature = "redis-tls"),
         expect(dead_code, reason = "only TLS needs it")
@@ -60,11 +61,11 @@ struct Connecting<'a> {
     endpoint: &'a Endpoint,
     info: &'a ConnectionInfo,
     until: Instant,
-    limits: Limits,
+    limits: ConnectionLimits,
     messages: Option<&'a UnboundedSender<Published>>,
 }
 
-impl Connecting<'_> {
+impl NewConnection<'_> {
     async fn connect(&self) -> RedisResult<Wire> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => {
@@ -153,6 +154,17 @@ fn set(stream: &TcpStream, settings: &TcpSettings) -> io::Result<()> {
     Ok(())
 }
 
+/// The handshake of TLS with a server of this name.
+#[cfg(feature = "redis-tls")]
+async fn handshake(
+    config: Arc<rustls::ClientConfig>,
+    host: String,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = rustls::pki_types::ServerName::try_from(host).map_err(io::Error::other)?;
+    TlsConnector::from(config).connect(name, stream).await
+}
+
 /// Sends what a connection begins with: the version of the protocol, the password, the database.
 ///
 /// The client library does it on a loan of the socket, so that its connections and these log in alike.
@@ -160,27 +172,23 @@ async fn logged_in<S>(stream: S, info: &ConnectionInfo) -> RedisResult<S>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let lender = Loan(Arc::new(Mutex::new(Some(stream))));
+    let lender = Loan(Arc::new(Lock::new(Some(stream))));
     let (settings, config) = (info.redis_settings(), AsyncConnectionConfig::new());
     let loan = Loan(Arc::clone(&lender.0));
     drop(MultiplexedConnection::new_with_config(settings, loan, config).await?);
-    let stream = lender.lock().take();
+    let stream = lender.0.lock().take();
     stream.ok_or_else(|| RedisError::from(io::Error::from(io::ErrorKind::NotConnected)))
 }
 
 /// A socket that is given back.
-struct Loan<S>(Arc<Mutex<Option<S>>>);
+struct Loan<S>(Arc<Lock<Option<S>>>);
 
 impl<S> Loan<S> {
-    fn lock(&self) -> MutexGuard<'_, Option<S>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn with<T>(&self, poll: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>>
     where
         S: Unpin,
     {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             Some(stream) => poll(Pin::new(stream)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }

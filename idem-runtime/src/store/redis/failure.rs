@@ -60,11 +60,6 @@ pub(super) fn is_lost(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_io_error()
 }
 
-/// Whether there was no reply in time.
-pub(super) fn is_silence(error: &RedisError) -> bool {
-    error.is_timeout()
-}
-
 /// Whether the server is a replica: after a failover, another server is the primary.
 pub(crate) fn is_replica_error(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)

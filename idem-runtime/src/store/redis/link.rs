@@ -1,27 +1,25 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
-mod command;
-mod exchange;
-mod target;
 mod time;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::{ConnectionAddr, RedisError, RedisResult, Value};
 
-pub(super) use self::command::{ReplicaWait, RoutedCommand};
-use self::exchange::last;
-pub(super) use self::target::Target;
 use self::time::ServerTime;
-use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
-use super::limits::Limits;
-use super::reply::{time_of, wrote};
-use super::wire::{BatchCommand, PendingReplies, Wire};
+use super::connect::connect;
+use super::endpoint::{Endpoint, place};
+use super::failure::{Failure, breaks_connection, connect_error, is_replica_error};
+use super::sentinel::Sentinels;
+use super::wire::{
+    BatchCommand, ConnectionLimits, PendingReplies, Replies, Wire, WriteCommand, text_pairs,
+};
+use crate::env::lock::Lock;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError, StoreErrorKind};
@@ -41,18 +39,80 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Its address may lead to another server by then; a sooner attempt would reach the same one.
 const REPLICA_AGE: Duration = Duration::from_secs(1);
 
+/// One command, or two that are sent together, with its routing and options.
+#[derive(Clone, Copy)]
+pub(super) struct RoutedCommand<'a> {
+    pub(super) command: &'a WriteCommand<'a>,
+    /// Never sent to a node that is still importing the slot, which requires an `ASKING` before each of the two.
+    pub(super) second: Option<&'a WriteCommand<'a>>,
+    /// The key of the command; empty for none: any node of a cluster serves it.
+    pub(super) key: &'a str,
+    /// The node is still importing the key's slot, and serves it only after `ASKING`.
+    pub(super) asking: bool,
+    /// Its reply ends with the server's time.
+    pub(super) tells_time: bool,
+    /// It is a claim: completions, releases and renewals are sent before it.
+    pub(super) claims: bool,
+}
+
+impl<'a> RoutedCommand<'a> {
+    pub(super) fn new(command: &'a WriteCommand<'a>) -> Self {
+        Self {
+            command,
+            second: None,
+            key: "",
+            asking: false,
+            tells_time: false,
+            claims: false,
+        }
+    }
+
+    /// A command on this key.
+    pub(super) fn on_key(key: &'a str, command: &'a WriteCommand<'a>) -> Self {
+        Self {
+            key,
+            ..Self::new(command)
+        }
+    }
+
+    /// Two commands, one right after the other. The reply is that of the second, or the first error.
+    pub(super) fn pair(
+        key: &'a str,
+        first: &'a WriteCommand<'a>,
+        second: &'a WriteCommand<'a>,
+    ) -> Self {
+        Self {
+            second: Some(second),
+            ..Self::on_key(key, first)
+        }
+    }
+
+    /// Whether it can be sent to a node that is still importing the slot.
+    pub(super) fn is_one(&self) -> bool {
+        self.second.is_none()
+    }
+
+    fn begin(&self, wire: &Wire) -> RedisResult<PendingReplies> {
+        if self.asking {
+            let asking: &WriteCommand<'_> = &|words| words.command(&[&[b"ASKING"]]);
+            return wire.begin(asking, Some(self.command), false);
+        }
+        wire.begin(self.command, self.second, self.claims)
+    }
+}
+
 /// A connection, made on first use and again when no longer usable.
 ///
 /// Its driver runs on the runtime that made it.
 pub(super) struct Link {
     target: Target,
-    limits: Limits,
-    live: Mutex<Option<Arc<LiveConnection>>>,
+    limits: ConnectionLimits,
+    live: Lock<Option<Arc<LiveConnection>>>,
     /// One task at a time connects; the others wait for its result.
     connecting: tokio::sync::Mutex<()>,
     /// The error and time of the last failed attempt to connect. Calls that waited for it share its failure
     /// instead of trying again, one after the other.
-    failure: Mutex<Option<(StoreError, Instant)>>,
+    failure: Lock<Option<(StoreError, Instant)>>,
     /// An earlier attempt to connect succeeded, so the URL was right at that time.
     known: AtomicBool,
     /// The server's clock.
@@ -73,13 +133,13 @@ struct LiveConnection {
 }
 
 impl Link {
-    pub(super) fn new(target: Target, limits: Limits, clock: Arc<ServerClock>) -> Self {
+    pub(super) fn new(target: Target, limits: ConnectionLimits, clock: Arc<ServerClock>) -> Self {
         Self {
             target,
             limits,
-            live: Mutex::default(),
+            live: Lock::default(),
             connecting: tokio::sync::Mutex::default(),
-            failure: Mutex::default(),
+            failure: Lock::default(),
             known: AtomicBool::new(false),
             clock,
         }
@@ -89,36 +149,16 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
-        let ready = match self.ready() {
-            Some(ready) => ready,
-            // Boxed: larger, and seldom needed.
-            None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
-        };
-        // Read before the command is written: the server's time is compared with it.
-        let began = command.tells_time.then(Instant::now);
-        let exchange = ready.begin(command)?;
-        let timed = began.map(|began| (Arc::clone(&exchange.live), began));
-        let replicated = command
-            .replicas
-            .map(|wanted| (Arc::clone(&exchange.live), wanted));
-        let reply = exchange.await;
-        if let Some((live, began)) = timed {
-            self.read_time(&live, began, &reply);
-        }
-        match (reply, replicated) {
-            // `WAIT` covers only writes of the same connection.
-            (Ok(reply), Some((live, wanted))) if wrote(&reply) => {
-                Box::pin(self.wait(live, wanted)).await.map(|()| reply)
-            }
-            (reply, _) => reply,
-        }
+        self.connected().await?.send(command).await
     }
 
-    /// Waits until enough replicas have the write before on this connection.
-    async fn wait(&self, live: Arc<LiveConnection>, wanted: &ReplicaWait) -> Result<(), Failure> {
-        let ready = ReadyLink { link: self, live };
-        let wait = ready.begin(&RoutedCommand::new(&|words| words.copy(&wanted.command)))?;
-        wanted.check(&wait.await?)
+    /// The usable connection, or a new one.
+    pub(super) async fn connected(&self) -> Result<ReadyLink<'_>, Failure> {
+        match self.ready() {
+            Some(ready) => Ok(ready),
+            // Boxed: larger, and seldom needed.
+            None => Box::pin(self.connect()).await.map_err(Failure::Connect),
+        }
     }
 
     /// The connection, if there is a usable one.
@@ -140,7 +180,7 @@ impl Link {
     /// Counts a reply or a time-out of a command that was sent after so many `replies`.
     fn count_reply(&self, live: &LiveConnection, replies: u64, failure: Option<&Failure>) {
         if let Some(Failure::Reply(error)) = failure
-            && is_silence(error)
+            && error.is_timeout()
         {
             self.count_timeout(live, replies);
             return;
@@ -164,7 +204,7 @@ impl Link {
     }
 
     fn record_failure(&self, error: StoreError) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = self.failure.lock();
         *failure = Some((error, Instant::now()));
     }
 
@@ -216,19 +256,19 @@ impl Link {
     /// The connection, if it is usable.
     fn current(&self) -> Option<Arc<LiveConnection>> {
         self.target.listen_for_failovers(self.limits);
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.lock();
         let live = live.as_ref()?;
         (live.generation == self.target.generation()).then(|| Arc::clone(live))
     }
 
     /// Connects, or waits for the task that does.
-    async fn connected(&self) -> Result<ReadyLink<'_>, StoreError> {
+    async fn connect(&self) -> Result<ReadyLink<'_>, StoreError> {
         let _connecting = self.connecting.lock().await;
         if let Some(ready) = self.ready() {
             return Ok(ready);
         }
         {
-            let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            let failure = self.failure.lock();
             if let Some((error, at)) = &*failure
                 && at.elapsed() < PAUSE
             {
@@ -250,7 +290,7 @@ impl Link {
                     works: AtomicBool::new(false),
                     time: ServerTime::default(),
                 });
-                *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
+                *self.live.lock() = Some(Arc::clone(&live));
                 Ok(ReadyLink { link: self, live })
             }
             Err(error) => {
@@ -262,7 +302,7 @@ impl Link {
 
     /// Drops this connection, unless another has replaced it already.
     fn drop_connection(&self, broken: &LiveConnection) {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.lock();
         if live
             .as_ref()
             .is_some_and(|live| std::ptr::eq(Arc::as_ptr(live), broken))
@@ -276,7 +316,7 @@ impl Link {
 
     /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.lock();
         live.as_ref()?.wire.crowded(admission)
     }
 }
@@ -290,12 +330,24 @@ impl fmt::Debug for Link {
 }
 
 /// A link with a usable connection.
+#[derive(Clone)]
 pub(super) struct ReadyLink<'a> {
     link: &'a Link,
     live: Arc<LiveConnection>,
 }
 
 impl<'a> ReadyLink<'a> {
+    /// Sends a command and waits for its reply.
+    pub(super) async fn send(self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
+        // Read before the command is written: the server's time is compared with it.
+        let timed = command.tells_time.then(|| (self.clone(), Instant::now()));
+        let reply = self.begin(command)?.await;
+        if let Some((ready, began)) = timed {
+            ready.link.read_time(&ready.live, began, &reply);
+        }
+        reply
+    }
+
     /// The server's time in microseconds, if it is known on this connection.
     pub(super) fn server_time(&self) -> Option<u64> {
         self.live.time.now()
@@ -306,8 +358,8 @@ impl<'a> ReadyLink<'a> {
         self.live.wire.is_busy()
     }
 
-    /// Sends a command, but for the wait for its replicas.
-    pub(super) fn begin(self, command: &RoutedCommand<'_>) -> Result<Exchange<'a>, Failure> {
+    /// Sends a command.
+    pub(super) fn begin(self, command: &RoutedCommand<'_>) -> Result<CommandInFlight<'a>, Failure> {
         self.begin_by(|wire| command.begin(wire))
     }
 
@@ -315,18 +367,18 @@ impl<'a> ReadyLink<'a> {
     pub(super) fn begin_in_batch(
         self,
         command: &BatchCommand<'_>,
-    ) -> Result<Exchange<'a>, Failure> {
+    ) -> Result<CommandInFlight<'a>, Failure> {
         self.begin_by(|wire| wire.begin_in_batch(command))
     }
 
     fn begin_by(
         self,
         begin: impl FnOnce(&Wire) -> RedisResult<PendingReplies>,
-    ) -> Result<Exchange<'a>, Failure> {
+    ) -> Result<CommandInFlight<'a>, Failure> {
         let Self { link, live } = self;
         let before = live.replies.load(Ordering::Relaxed);
         match begin(&live.wire) {
-            Ok(replies) => Ok(Exchange {
+            Ok(replies) => Ok(CommandInFlight {
                 replies,
                 link,
                 live,
@@ -344,7 +396,7 @@ impl<'a> ReadyLink<'a> {
 /// A command in flight. If dropped, it may still be executed.
 ///
 /// A sender whose deadline is shorter than `response_timeout` drops it, which counts as a time-out as well.
-pub(super) struct Exchange<'a> {
+pub(super) struct CommandInFlight<'a> {
     replies: PendingReplies,
     link: &'a Link,
     live: Arc<LiveConnection>,
@@ -352,7 +404,7 @@ pub(super) struct Exchange<'a> {
     before: u64,
 }
 
-impl Future for Exchange<'_> {
+impl Future for CommandInFlight<'_> {
     type Output = Result<Value, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -362,11 +414,155 @@ impl Future for Exchange<'_> {
     }
 }
 
-impl Drop for Exchange<'_> {
+impl Drop for CommandInFlight<'_> {
     fn drop(&mut self) {
         let waited = self.replies.waited();
         if waited.is_some_and(|waited| waited >= QUIET) {
             self.link.count_timeout(&self.live, self.before);
         }
     }
+}
+
+/// The last reply, or the first error. A user without the right to `ASKING` would be redirected forever otherwise.
+fn last(replies: RedisResult<Replies>) -> Result<Value, Failure> {
+    let checked = |value| match value {
+        Value::ServerError(error) => Err(Failure::Reply(error.into())),
+        value => Ok(value),
+    };
+    let Replies { first, second } = replies.map_err(Failure::Reply)?;
+    let first = checked(first)?;
+    second.map_or(Ok(first), checked)
+}
+
+/// Whether a script's reply reports a write: a granted claim (`A`, `F`), a completion, release,
+/// renewal or resolution (`C`), a lost claim that was written again (`L`).
+pub(super) fn wrote(reply: &Value) -> bool {
+    match reply {
+        Value::Int(written) => *written == 1,
+        Value::Array(parts) => {
+            matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'F' | b'L']))
+        }
+        _ => false,
+    }
+}
+
+/// The server's time at the end of a reply, in microseconds.
+fn time_of(reply: &Value) -> Option<u64> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    match parts.last() {
+        Some(Value::Int(micros)) => u64::try_from(*micros).ok(),
+        _ => None,
+    }
+}
+
+/// The server that a connection is made to, resolved anew for each connection.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// One server.
+    Server(Box<Endpoint>),
+    /// The server that the sentinels name as the primary.
+    Primary(Sentinels),
+}
+
+impl Target {
+    /// The current server, for subscriptions.
+    pub(super) async fn endpoint(&self, limits: ConnectionLimits) -> Result<Endpoint, StoreError> {
+        match self {
+            Self::Server(endpoint) => Ok(Endpoint::clone(endpoint)),
+            Self::Primary(sentinels) => sentinels.primary(limits).await,
+        }
+    }
+
+    /// Connects. `known`: an earlier attempt succeeded.
+    async fn connect(&self, limits: ConnectionLimits, known: bool) -> Result<Wire, StoreError> {
+        match self {
+            Self::Server(endpoint) => one(endpoint, limits, known).await,
+            Self::Primary(sentinels) => {
+                let endpoint = sentinels.primary(limits).await?;
+                let wire = one(&endpoint, limits, known).await?;
+                is_primary(&endpoint, wire).await
+            }
+        }
+    }
+
+    /// Starts the failover listeners, unless they run. They change `generation` on a failover.
+    fn listen_for_failovers(&self, limits: ConnectionLimits) {
+        if let Self::Primary(sentinels) = self {
+            sentinels.listen(limits);
+        }
+    }
+
+    /// Changes when an earlier connection may lead to the wrong server.
+    pub(super) fn generation(&self) -> u64 {
+        if let Self::Primary(sentinels) = self {
+            sentinels.generation()
+        } else {
+            0
+        }
+    }
+
+    /// The place of the server, for a message.
+    fn place(&self) -> String {
+        match self {
+            Self::Server(endpoint) => place(endpoint),
+            Self::Primary(_) => "the address that the sentinels name".to_owned(),
+        }
+    }
+
+    /// Whether credentials that are refused may be followed by others.
+    pub(super) fn changes_credentials(&self) -> bool {
+        match self {
+            Self::Server(endpoint) => endpoint.changes(),
+            Self::Primary(sentinels) => sentinels.server().changes(),
+        }
+    }
+
+    /// Whether a replica is certainly the wrong server.
+    fn is_elected(&self) -> bool {
+        matches!(self, Self::Primary(_))
+    }
+}
+
+async fn one(
+    endpoint: &Endpoint,
+    limits: ConnectionLimits,
+    known: bool,
+) -> Result<Wire, StoreError> {
+    let known = known || endpoint.was_accepted();
+    let connected = connect(endpoint, limits, None).await?;
+    connected.map_err(|error| {
+        let is_silence = error.is_timeout();
+        let is_tls = matches!(
+            endpoint.get_connection_info().addr(),
+            ConnectionAddr::TcpTls { .. }
+        );
+        let error = connect_error(&place(endpoint), error, known);
+        if is_silence && is_tls && !known {
+            // A server without TLS takes the handshake for the start of a command, and waits for the rest.
+            return error.with_hint("if this port does not speak TLS, write `redis://`");
+        }
+        error
+    })
+}
+
+/// Checks the role that the server itself reports.
+///
+/// Sentinels may be late, and a server that is still being promoted refuses to write.
+async fn is_primary(endpoint: &Endpoint, wire: Wire) -> Result<Wire, StoreError> {
+    let hello = wire.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
+    let hello = hello.await.and_then(|hello| hello.first.extract_error());
+    let at = place(endpoint);
+    let hello = hello.map_err(|error| connect_error(&at, error, true))?;
+    if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
+        return Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            format!(
+                "connecting to Redis at {at}: the server that the sentinels call the primary is a replica; \
+                 wait for the failover to finish"
+            ),
+        ));
+    }
+    Ok(wire)
 }

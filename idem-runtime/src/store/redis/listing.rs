@@ -12,12 +12,12 @@ use std::task::Poll;
 
 use redis::{Cmd, Value};
 
-use super::core::RedisCore;
 use super::failure::Failure;
-use super::reply::unexpected;
+use super::script::unexpected;
 use super::server::RedisServer;
+use super::store::RedisCore;
 use super::topology::Topology;
-use super::value::text;
+use super::wire::text;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{HEADER, Header};
 use crate::store::{

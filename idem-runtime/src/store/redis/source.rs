@@ -8,6 +8,8 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisErr
 
 use super::endpoint::Endpoint;
 use super::sentinel::Sentinels;
+#[cfg(feature = "redis-tls")]
+use crate::env::certificates::Certificates;
 use crate::env::credentials::CredentialsProvider;
 use crate::store::{StoreError, StoreErrorKind, transport};
 
@@ -118,7 +120,7 @@ pub(super) struct SourceOptions {
     /// In place of the user and the password of the sentinels.
     pub(super) sentinel_credentials: Option<CredentialsProvider>,
     #[cfg(feature = "redis-tls")]
-    pub(super) tls: super::tls::Tls,
+    pub(super) tls: Certificates,
     /// Made of `tls` once, for all servers.
     #[cfg(feature = "redis-tls")]
     tls_config: OnceLock<Arc<rustls::ClientConfig>>,
@@ -274,7 +276,7 @@ impl SourceOptions {
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
         #[cfg(feature = "redis-tls")]
-        let is_tls = super::tls::is_asked_for(info.addr(), &self.tls)?;
+        let is_tls = is_over_tls(info.addr(), &self.tls)?;
         #[cfg(feature = "redis-tls")]
         let tls = is_tls.then(|| self.tls_config()).transpose()?;
         // Another crate may have the client library read such a URL.
@@ -294,9 +296,38 @@ impl SourceOptions {
         if let Some(config) = self.tls_config.get() {
             return Ok(Arc::clone(config));
         }
-        let config = super::tls::config(&self.tls)?;
+        let config = self.tls.client_config().map_err(refused)?;
         Ok(Arc::clone(self.tls_config.get_or_init(|| config)))
     }
+}
+
+/// Whether an address is one over TLS.
+#[cfg(feature = "redis-tls")]
+fn is_over_tls(address: &ConnectionAddr, tls: &Certificates) -> Result<bool, StoreError> {
+    match address {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Err(refused(
+            "the Redis URL ends with `#insecure`: a connection that trusts any server is no \
+             better than one without TLS; give `RedisStoreBuilder::root_certificate` the \
+             server's authority",
+        )),
+        ConnectionAddr::TcpTls {
+            tls_params: Some(_),
+            ..
+        } if tls.is_default() => Err(refused(
+            "the Redis client has certificates, which idem cannot read from it; give all of them to \
+             `RedisStoreBuilder::root_certificate` and `client_certificate`",
+        )),
+        ConnectionAddr::TcpTls { .. } => Ok(true),
+        _ if tls.is_default() => Ok(false),
+        _ => Err(refused(
+            "certificates are set, but the Redis URL does not begin with `rediss://`",
+        )),
+    }
+}
+
+#[cfg(feature = "redis-tls")]
+fn refused(message: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, message)
 }
 
 /// The error of an unusable URL. It quotes neither the URL nor the client library's error, because both

@@ -1,16 +1,19 @@
-//! The public store, and its implementation of [`Store`].
+//! The public store, what is behind it, and its operations as a store and as the cache of a layered one.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::claim::Claiming;
-use super::complete::Completing;
-use super::core::RedisCore;
-use super::notify::ResolutionListener;
+use super::notify::{ResolutionListener, Subscribers};
 use super::probe::{Report, Use};
+use super::script::{Batches, Scripts};
+use super::topology::Topology;
 use crate::env::observer::Observer;
+use crate::store::observers::Observers;
+use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
     ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply,
@@ -97,6 +100,33 @@ use crate::store::{
 #[derive(Clone)]
 pub struct RedisStore(pub(super) Arc<RedisCore>);
 
+/// The connections, scripts and settings of a connected store.
+pub(super) struct RedisCore {
+    /// For claims, completions, releases and resolutions.
+    pub(super) link: Topology,
+    /// For lease renewals and reads; connects at the first of them, on the thread of the engine.
+    pub(super) background: Topology,
+    /// For listings; connects at the first of them, on the thread of the engine.
+    pub(super) listing: Topology,
+    /// Connect at the first watch, on the thread of the engine.
+    pub(super) subscribers: Arc<Subscribers>,
+    pub(super) scripts: Scripts,
+    pub(super) report: Report,
+    /// Warning about the transport to the server.
+    pub(super) transport: Option<String>,
+    /// Whether a claim is sent as a plain command where that suffices.
+    pub(super) plain_claims: AtomicBool,
+    /// Whether a completion is a plain compare-and-set where that suffices.
+    pub(super) compares: bool,
+    /// Completes several claims at once.
+    pub(super) batches: Batches,
+    /// Whether large answers are staged.
+    pub(super) stages_large: AtomicBool,
+    /// Notified of steps of the server's clock.
+    pub(super) observers: Arc<Observers>,
+    pub(super) max_record_bytes: usize,
+}
+
 impl RedisStore {
     pub(super) fn new(core: RedisCore) -> Self {
         Self(Arc::new(core))
@@ -131,7 +161,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(Claiming::new(&self.0, key, request))
+        StoreFuture::pending(self.0.claim(key, request))
     }
 
     fn admit<'a>(
@@ -144,7 +174,7 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(error));
         }
         admission.sent();
-        StoreFuture::pending(Claiming::new(&self.0, key, request))
+        StoreFuture::pending(self.0.claim(key, request))
     }
 
     fn complete<'a>(
@@ -152,7 +182,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(Completing::new(&self.0, key, None, record))
+        StoreFuture::pending(self.0.complete(key, None, record))
     }
 
     fn complete_claim<'a>(
@@ -161,7 +191,7 @@ impl Store for RedisStore {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(Completing::new(&self.0, key, Some(claim), record))
+        StoreFuture::pending(self.0.complete(key, Some(claim), record))
     }
 
     fn release<'a>(
@@ -170,7 +200,7 @@ impl Store for RedisStore {
         owner: &'a Owner,
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains))
+        StoreFuture::pending(self.0.release(key, owner, remains, None))
     }
 
     fn release_with_journal<'a>(
@@ -181,7 +211,7 @@ impl Store for RedisStore {
         journal: &'a Journal,
         seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending((self.0).release_with_journal(key, owner, remains, journal, seen))
+        StoreFuture::pending(self.0.release(key, owner, remains, Some((journal, seen))))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
@@ -253,16 +283,60 @@ impl Store for RedisStore {
     }
 }
 
+impl ReadCache for RedisStore {
+    fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        StoreFuture::pending(self.0.look(&self.0.link, key))
+    }
+
+    fn keep<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        copy: &'a Bytes,
+        left: Duration,
+    ) -> StoreFuture<'a, ()> {
+        StoreFuture::pending(self.0.keep(key, copy, left))
+    }
+
+    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
+        StoreFuture::pending(self.0.forget(key, owner))
+    }
+
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        StoreFuture::pending(self.0.look(&self.0.background, key))
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        Store::watch(self, key)
+    }
+
+    fn max_record_bytes(&self) -> Option<usize> {
+        Store::max_record_bytes(self)
+    }
+
+    /// Those that are true of a cache. A restart, an eviction or a failover loses copies, which costs time only.
+    fn warnings(&self) -> Vec<String> {
+        self.warnings_as(Use::Cache)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::mem::size_of;
-
     use super::*;
+
+    fn size<A, F>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
 
     /// Each call boxes these futures. Allocators serve small sizes fastest, and many calls at once need many of them.
     #[test]
     fn the_futures_of_a_call_are_small() {
-        let (claim, complete) = (size_of::<Claiming<'_>>(), size_of::<Completing<'_>>());
+        type Called = (&'static RedisCore, &'static RecordKey);
+        let claim = size(|((core, key), request): (Called, &'static ClaimRequest)| {
+            core.claim(key, request)
+        });
+        let complete = size(|((core, key), record): (Called, &'static Bytes)| {
+            core.complete(key, None, record)
+        });
         assert!(claim <= 120, "{claim}");
         assert!(complete <= 120, "{complete}");
     }

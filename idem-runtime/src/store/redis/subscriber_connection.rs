@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::connect::connect;
 use super::endpoint::Endpoint;
-use super::limits::Limits;
+use super::wire::ConnectionLimits;
 use super::wire::{PendingReplies, Published, Wire, is_confirmation};
 use crate::store::StoreError;
 
@@ -26,7 +26,7 @@ impl SubscriberConnection {
     /// The outer error is that of the provider of credentials.
     pub(crate) async fn open(
         endpoint: &Endpoint,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Result<RedisResult<Self>, StoreError> {
         let (sender, messages) = unbounded_channel();
         let wire = connect(endpoint, limits, Some(&sender)).await?;
@@ -104,17 +104,20 @@ mod tests {
 
     use super::*;
 
-    fn connected() -> (SubscriberConnection, DuplexStream) {
-        let (here, server) = tokio::io::duplex(1 << 16);
-        let (read, write) = tokio::io::split(here);
-        let (sender, messages) = unbounded_channel();
-        let limits = Limits {
-            connect: Duration::from_hours(1),
-            response: Duration::from_hours(1),
-            text_bytes: 1 << 20,
-        };
-        let wire = Wire::new(read, write, limits, Some(sender));
-        (SubscriberConnection { wire, messages }, server)
+    impl SubscriberConnection {
+        /// A connection, and the server's end of it.
+        pub(crate) fn in_memory() -> (Self, DuplexStream) {
+            let (here, server) = tokio::io::duplex(1 << 16);
+            let (read, write) = tokio::io::split(here);
+            let (sender, messages) = unbounded_channel();
+            let limits = ConnectionLimits {
+                connect: Duration::from_hours(1),
+                response: Duration::from_hours(1),
+                text_bytes: 1 << 20,
+            };
+            let wire = Wire::new(read, write, limits, Some(sender));
+            (Self { wire, messages }, server)
+        }
     }
 
     async fn replies(mut server: DuplexStream, replies: String) -> DuplexStream {
@@ -127,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn messages_are_told_from_replies_in_both_protocols() {
         for kind in ["*", ">"] {
-            let (mut connection, server) = connected();
+            let (mut connection, server) = SubscriberConnection::in_memory();
             let message = |of| format!("{kind}3\r\n$7\r\nmessage\r\n$1\r\n{of}\r\n$2\r\nhi\r\n");
             let said = format!(
                 "{}{kind}3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n{}",
@@ -157,10 +160,10 @@ mod tests {
     async fn a_subscription_that_ends_unasked_ends_the_connection() {
         for kind in ["*", ">"] {
             let ended = format!("{kind}3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n");
-            let (connection, server) = connected();
+            let (connection, server) = SubscriberConnection::in_memory();
             let (ping, _server) = tokio::join!(connection.ping(), replies(server, ended.clone()));
             assert!(ping.unwrap_err().is_io_error());
-            let (mut connection, mut server) = connected();
+            let (mut connection, mut server) = SubscriberConnection::in_memory();
             server.write_all(ended.as_bytes()).await.unwrap();
             assert!(connection.message().await.is_none());
         }

@@ -1,16 +1,12 @@
 //! One server or a cluster, and the routing of commands.
 
 use redis::Value;
-use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
-use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
 use super::link::{ReadyLink, RoutedCommand};
-use super::probe::{ProbeOptions, Report, Server};
-use super::reply::ScriptReply;
-use super::script::Script;
-use super::server::RedisServer;
+use super::script::{Script, ScriptReply};
+use super::server::{RedisServer, WriteConcern};
 use super::wire::Words;
 use crate::store::pace::Crowded;
 use crate::store::{Admission, RecordKey, StoreError};
@@ -24,32 +20,6 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// Checks the server, or each primary.
-    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
-        let cluster = match self {
-            Self::Single(server) => {
-                return Ok(Report::of_server(Server::probe(server, options).await?));
-            }
-            Self::Cluster(cluster) => cluster,
-        };
-        let mut probes = JoinSet::new();
-        for (at, node) in cluster.primaries().await? {
-            let options = options.clone();
-            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
-        }
-        let mut report = Report::default();
-        while let Some(probed) = probes.join_next().await {
-            match probed {
-                Ok((at, Ok(server))) => report.add(at, server),
-                // A primary that is down may be replaced soon; the store works with the others.
-                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
-                Ok((at, Err(error))) => return Err(error.at(&at)),
-                Err(_) => {}
-            }
-        }
-        report.settled()
-    }
-
     /// The time of the key's server in microseconds, where a claim without a script may use it.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {
@@ -84,26 +54,13 @@ impl Topology {
             Self::Single(server) => server.direct(concern),
             Self::Cluster(_) => None,
         };
-        match link {
-            Some(link) => link.send(command).await,
-            // Boxed: larger than the other, whose calls would have its size.
-            None => Box::pin(self.send_with_more(command, concern)).await,
+        if let Some(link) = link {
+            return link.send(command).await;
         }
-    }
-
-    /// Sends a command that has to be routed, or waits for replicas.
-    async fn send_with_more(
-        &self,
-        command: &RoutedCommand<'_>,
-        concern: WriteConcern,
-    ) -> Result<Value, Failure> {
+        // Boxed: larger than the other, whose calls would have its size.
         match self {
-            Self::Single(server) => server.send(command, concern).await,
-            Self::Cluster(cluster) => {
-                // Any node serves a command without a key.
-                let key = command.key.unwrap_or_default();
-                cluster.send(key, command, concern).await
-            }
+            Self::Single(server) => Box::pin(server.send(command, concern)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.send(command, concern)).await,
         }
     }
 

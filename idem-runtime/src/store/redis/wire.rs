@@ -4,21 +4,16 @@
 //! timer. Here a lone command is written by its sender; queued commands are written together, by the sender of one of
 //! them or by one task, which also reads the replies and has one timer for all of them.
 
-mod batch;
 mod driver;
 mod frame;
-mod output;
-mod published;
 mod queue;
 mod slots;
 mod state;
-mod wakers;
-mod words;
 
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -28,22 +23,30 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
 
-pub(super) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
-pub(super) use self::published::{Published, is_confirmation};
-use self::queue::Queue;
+pub(super) use self::frame::{Published, is_confirmation, pairs, text, text_pairs};
+use self::queue::CommandQueue;
+pub(super) use self::queue::{BatchCommand, BatchScript, Words, WriteCommand, decimal};
 pub(super) use self::slots::Replies;
 use self::slots::SlotId;
-use self::state::{EndOnPanic, MAX_IN_FLIGHT, Shared, State, late};
-pub(super) use self::words::{Words, WriteCommand};
-use super::limits::Limits;
+use self::state::{EndOnPanic, MAX_IN_FLIGHT, Shared, WireState, late};
+use crate::env::lock::Lock;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
 
+/// Limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionLimits {
+    pub(super) connect: Duration,
+    pub(super) response: Duration,
+    /// Longest text that a reply consists of: see [`Wire`].
+    pub(super) text_bytes: usize,
+}
+
 /// A connection with a queue of commands; dropping it closes both.
 ///
-/// A reply that is a text longer than `Limits::text_bytes` is discarded while it arrives. The sender gets its length, as
-/// a number, in its place.
+/// A reply that is a text longer than `ConnectionLimits::text_bytes` is discarded while it arrives. The sender gets its
+/// length, as a number, in its place.
 pub(super) struct Wire(Arc<Shared>);
 
 impl Wire {
@@ -53,7 +56,7 @@ impl Wire {
     pub(super) fn new<R, W>(
         read: R,
         write: W,
-        limits: Limits,
+        limits: ConnectionLimits,
         messages: Option<UnboundedSender<Published>>,
     ) -> Self
     where
@@ -61,7 +64,7 @@ impl Wire {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(Box::new(write), limits.response)),
+            state: Lock::new(WireState::new(Box::new(write), limits.response)),
             is_crowded: AtomicBool::new(false),
             runtime: Handle::current().id(),
         });
@@ -119,7 +122,7 @@ impl Wire {
         replies: u8,
         claims: bool,
         encode: impl FnOnce(&mut Vec<u8>),
-        enqueue: impl FnOnce(&mut Queue, SlotId),
+        enqueue: impl FnOnce(&mut CommandQueue, SlotId),
     ) -> RedisResult<PendingReplies> {
         let end_on_panic = EndOnPanic(&self.0);
         let mut state = self.0.lock();

@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::store::redis::address::Address;
-use crate::store::redis::value::{pairs, text};
+use crate::store::redis::endpoint::Address;
+use crate::store::redis::wire::{pairs, text};
 
 const SLOTS: u16 = 16_384;
 /// Name of a node without a name, where names are preferred
@@ -14,7 +14,7 @@ const UNASSIGNED: u16 = u16::MAX;
 
 /// The slot of a key: that of the text between its first braces, unless that is empty
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
-pub(super) fn slot(key: &str) -> u16 {
+pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'));
@@ -27,12 +27,12 @@ pub(super) fn slot(key: &str) -> u16 {
 
 /// The primaries of a cluster, and the slots of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(super) struct SlotMap {
     nodes: Vec<Address>,
     owner: Box<[u16]>,
 }
 
-impl Slots {
+impl SlotMap {
     /// Parses the reply of `CLUSTER SLOTS` from the node at this address. `None` if it is no such reply,
     /// or names no node.
     pub(super) fn read(reply: &Value, said_by: &Address) -> Option<Self> {
@@ -150,17 +150,6 @@ mod tests {
         assert_eq!(slot("foo{{bar}}zap"), 4_015);
     }
 
-    #[test]
-    fn a_node_without_a_name_is_the_one_that_was_queried() {
-        let reply = Value::Array(vec![
-            range(0, 5_000, "", 7_000),
-            range(5_001, 16_383, "10.0.0.2", 7_001),
-        ]);
-        let slots = Slots::read(&reply, &address(7_000)).unwrap();
-        assert_eq!(slots.owner(5_000), Some(&address(7_000)));
-        assert_eq!(slots.owner(5_001).unwrap().to_string(), "10.0.0.2:7001");
-    }
-
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
     }
@@ -196,7 +185,7 @@ mod tests {
             (all(bulk("?"), &none), "10.0.0.1:7001"),
             (all(bulk("fd00::7"), &[]), "[fd00::7]:7001"),
         ] {
-            let slots = Slots::read(&reply, &address(7_000)).unwrap();
+            let slots = SlotMap::read(&reply, &address(7_000)).unwrap();
             assert_eq!(slots.owner(16_383).unwrap().to_string(), at, "{reply:?}");
             assert_eq!(slots.nodes().len(), 1, "a replica owns nothing");
         }
@@ -205,7 +194,7 @@ mod tests {
     #[test]
     fn a_node_with_many_ranges_is_one_node() {
         let ranges = (0..100).map(|number| range(number * 2, number * 2, "", 7_000 + number % 3));
-        let slots = Slots::read(&Value::Array(ranges.collect()), &address(7_000)).unwrap();
+        let slots = SlotMap::read(&Value::Array(ranges.collect()), &address(7_000)).unwrap();
         assert_eq!(slots.nodes().len(), 3);
         for slot in 0..200 {
             let owner = slots.owner(slot).map(|owner| owner.port);
@@ -218,7 +207,7 @@ mod tests {
     #[test]
     fn a_slot_that_has_moved_belongs_to_another_node() {
         let reply = Value::Array(vec![range(0, 10, "", 7_000)]);
-        let mut slots = Slots::read(&reply, &address(7_000)).unwrap();
+        let mut slots = SlotMap::read(&reply, &address(7_000)).unwrap();
         assert_eq!(slots.owner(11), None);
         slots.moved(3, &address(7_009));
         assert_eq!(slots.owner(3), Some(&address(7_009)));
@@ -233,7 +222,7 @@ mod tests {
             range(5_001, 16_383, "10.0.0.2", 7_001),
         );
         let number = |ranges: &[Value]| {
-            let slots = Slots::read(&Value::Array(ranges.to_vec()), &address(7_000));
+            let slots = SlotMap::read(&Value::Array(ranges.to_vec()), &address(7_000));
             slots.unwrap().number()
         };
         let known = number(&[one.clone(), two.clone()]);
@@ -260,7 +249,7 @@ mod tests {
             Value::Array(vec![range(0, 5, "", 70_000)]),
             Value::Array(vec![Value::Array(vec![Value::Int(1)])]),
         ] {
-            assert_eq!(Slots::read(&reply, &address(1)), None, "{reply:?}");
+            assert_eq!(SlotMap::read(&reply, &address(1)), None, "{reply:?}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Estimate of the server's clock.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use crate::env::lock::Lock;
 
 /// Age up to which a reading is extrapolated: in that time two clocks drift apart by a millisecond at most.
 const FRESH: Duration = Duration::from_secs(10);
@@ -19,7 +20,7 @@ const STEADY: Duration = Duration::from_millis(50);
 /// The fence of a claim without a script is this time. It is behind the server's clock by the duration of a reply,
 /// half a second at most, and grows with every read.
 #[derive(Default)]
-pub(super) struct ServerTime(Mutex<ClockEstimate>);
+pub(super) struct ServerTime(Lock<ClockEstimate>);
 
 #[derive(Default)]
 struct ClockEstimate {
@@ -83,18 +84,14 @@ impl ClockEstimate {
 impl ServerTime {
     /// The server's time in microseconds, later than ever before. `None`: it is unknown.
     pub(super) fn now(&self) -> Option<u64> {
-        self.lock().advance(Moment::now())
+        self.0.lock().advance(Moment::now())
     }
 
     /// Records the server's time from a reply that has just arrived, and `took` so long.
     pub(super) fn record(&self, micros: u64, took: Duration) {
         if took < PROMPT {
-            self.lock().record(micros, Moment::now());
+            self.0.lock().record(micros, Moment::now());
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, ClockEstimate> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

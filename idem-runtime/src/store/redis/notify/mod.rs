@@ -4,8 +4,7 @@ mod channels;
 mod resolutions;
 mod session;
 mod subscriber;
-mod subscribers;
 mod subscriptions;
 
 pub(super) use self::resolutions::{ResolutionListener, channel};
-pub(super) use self::subscribers::Subscribers;
+pub(super) use self::subscriber::Subscribers;

@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::subscriber::connect;
-use super::subscribers::Subscribers;
+use super::subscriber::{Subscribers, connect};
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
-use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{is_lost, store_error};
-use crate::store::redis::limits::Limits;
 use crate::store::redis::link::{RoutedCommand, Target};
+use crate::store::redis::server::WriteConcern;
 use crate::store::redis::subscriber_connection::SubscriberConnection;
 use crate::store::redis::topology::Topology;
+use crate::store::redis::wire::ConnectionLimits;
 use crate::store::redis::wire::{Published, Words};
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 
@@ -158,7 +157,7 @@ impl ResolutionListener {
     async fn open(
         &self,
         target: Target,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Result<ResolutionConnection, StoreError> {
         let generation = target.generation();
         let connection = connect(&target, limits).await?;

@@ -13,6 +13,7 @@ use super::channels::ChannelCommand;
 use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::record::Owner;
+use crate::store::redis::cluster::slot;
 use crate::store::redis::failure::{is_lost, store_error};
 use crate::store::redis::subscriber_connection::{SubscriberConnection, check};
 use crate::store::redis::wire::{PendingReplies, Published};
@@ -240,7 +241,7 @@ impl<'a> Session<'a> {
         backoff: &mut Backoff,
     ) -> Option<SessionEnd> {
         if let Err(error) = &reply
-            && (is_lost(error) || self.has_expired(error))
+            && (is_lost(error) || self.has_expired(error) || is_of_another(&request, error))
         {
             return Some(self.lost());
         }
@@ -291,5 +292,55 @@ impl<'a> Session<'a> {
             StoreErrorKind::Unavailable,
             "watching a key: the connection to Redis is lost",
         ))
+    }
+}
+
+/// Whether a redirect is not that of this request's key: the server has ended a subscription unasked, which was taken for
+/// the reply to an earlier request, and no later reply on the connection can be trusted.
+fn is_of_another(request: &SessionRequest, error: &RedisError) -> bool {
+    let Some((_, of)) = error.redirect_node() else {
+        return false;
+    };
+    match request {
+        SessionRequest::Command(
+            ChannelCommand::Subscribe { name, .. } | ChannelCommand::Unsubscribe { name },
+        ) => slot(name) != of,
+        SessionRequest::Ping | SessionRequest::Check => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::endpoint::Endpoint;
+    use crate::store::redis::link::Target;
+    use crate::store::redis::wire::ConnectionLimits;
+
+    /// The slot of a key moves while the key is unsubscribed from: the server ends the subscription, which looks like the
+    /// reply, and the redirect that is the reply looks like that to the next command.
+    #[tokio::test]
+    async fn a_redirect_of_another_key_ends_the_connection() {
+        let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
+        let target = Target::Server(Box::new(Endpoint::new(client, None)));
+        let limits = ConnectionLimits {
+            connect: Duration::ZERO,
+            response: Duration::ZERO,
+            text_bytes: 0,
+        };
+        let subscriptions = Subscriptions::new(target, None, true, limits);
+        let (connection, _server) = SubscriberConnection::in_memory();
+        let mut session = Session::new(&subscriptions, connection, 0);
+        session.works = true;
+        let mut moved = |slot: u16| {
+            let reply = format!("-MOVED {slot} 127.0.0.1:2\r\n");
+            let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            let (name, request) = ("idem:pay:1".to_owned(), 1);
+            let request = SessionRequest::Command(ChannelCommand::Subscribe { name, request });
+            let error = reply.extract_error().unwrap_err();
+            session.handle(request, Err(error), &mut Backoff::new(&Owner::random()))
+        };
+        let own = slot("idem:pay:1");
+        assert!(moved(own).is_none());
+        assert!(matches!(moved(own ^ 1), Some(SessionEnd::Lost)));
     }
 }

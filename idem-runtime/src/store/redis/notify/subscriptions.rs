@@ -1,6 +1,6 @@
 //! The watched keys of a server, and the state of their subscriptions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use super::channels::{Channels, Progress};
+use crate::env::lock::Lock;
 use crate::identity::operation::RecordKey;
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
+use crate::store::redis::wire::ConnectionLimits;
 use crate::store::{Feed, StoreError, Watch, Watchers};
 
 /// Pause before a refused subscription is tried again.
@@ -25,9 +26,9 @@ pub(super) struct Subscriptions {
     pub(super) cluster: Option<Arc<Cluster>>,
     /// Scripts publish to the shard of the key alone.
     pub(super) sharded: bool,
-    pub(super) limits: Limits,
+    pub(super) limits: ConnectionLimits,
     pub(super) watchers: Watchers,
-    pub(super) state: Mutex<SubscriptionState>,
+    pub(super) state: Lock<SubscriptionState>,
     /// Wakes the subscription task.
     pub(super) work: Notify,
 }
@@ -71,7 +72,7 @@ impl Subscriptions {
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Arc<Self> {
         Arc::new_cyclic(|subscriptions: &Weak<Self>| Self {
             target,
@@ -79,14 +80,13 @@ impl Subscriptions {
             sharded,
             limits,
             watchers: Watchers::fed_by(subscriptions.clone()),
-            state: Mutex::default(),
+            state: Lock::default(),
             work: Notify::new(),
         })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
-        // No code panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds a watcher of the key. `None`: the server refuses subscriptions.
@@ -203,7 +203,7 @@ mod tests {
     async fn a_refusal_ends_the_watches_of_an_earlier_connection() {
         let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
         let target = Target::Server(Box::new(Endpoint::new(client, None)));
-        let limits = Limits {
+        let limits = ConnectionLimits {
             connect: Duration::ZERO,
             response: Duration::ZERO,
             text_bytes: 0,

@@ -1,11 +1,8 @@
 //! Start-up check of the server: facts, refusals and findings.
 
-mod acl;
-mod display;
 mod findings;
 mod query;
 mod report;
-mod rights;
 mod server;
 
 #[cfg(test)]

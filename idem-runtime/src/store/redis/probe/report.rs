@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::findings::{FORGETS_A_SECOND, Use};
 use super::server::Server;
-use crate::store::redis::address::Address;
+use crate::store::redis::endpoint::Address;
 use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
 
 /// Findings about the servers of a store when it connected.
@@ -141,6 +141,11 @@ impl Report {
     /// Whether all servers have compare-and-set.
     pub(crate) fn compares(&self) -> bool {
         self.servers().all(Server::compares)
+    }
+
+    /// Whether scripts notify the watchers of a key in its shard alone.
+    pub(crate) fn publishes_in_shards(&self) -> bool {
+        self.publish() == "SPUBLISH"
     }
 
     /// The command that notifies watchers, on each server.

@@ -5,9 +5,8 @@ use std::str::FromStr;
 
 use redis::Value;
 
-use super::acl::{NoWrites, Rights};
-use crate::store::redis::durability::Durability;
-use crate::store::redis::value::{text, text_pairs};
+use crate::store::redis::server::Durability;
+use crate::store::redis::wire::{text, text_pairs};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The oldest server whose scripts and commands suffice.
@@ -230,4 +229,57 @@ pub(super) fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
         parts.next()??,
         parts.next().flatten().unwrap_or(0),
     ))
+}
+
+/// Knowledge about the user's rights.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Not checked yet.
+    #[default]
+    Untried,
+    /// The check failed, for this reason.
+    Unknown(String),
+    /// The check succeeded.
+    Known(MissingRights),
+}
+
+/// Missing rights, in the notation of `ACL SETUSER`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MissingRights {
+    /// The prefix that was checked.
+    pub(super) prefix: String,
+    /// Rights without which calls are refused.
+    pub(super) needed: Vec<String>,
+    /// Rights without which waiting calls poll.
+    pub(super) notifying: Vec<String>,
+    /// Rights without which completions cost the server more.
+    pub(super) saving: Vec<String>,
+}
+
+/// Reason for which the server refuses writes at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoWrites {
+    OutOfMemory,
+    Disk,
+    TooFewReplicas,
+    ReadOnly,
+    NoPrimary,
+}
+
+impl NoWrites {
+    /// Parses an error, which may be wrapped into that of a script (Redis 6).
+    pub(super) fn parse(said: &str) -> Option<Self> {
+        [
+            ("OOM", Self::OutOfMemory),
+            ("MISCONF", Self::Disk),
+            ("NOREPLICAS", Self::TooFewReplicas),
+            ("READONLY", Self::ReadOnly),
+            ("MASTERDOWN", Self::NoPrimary),
+            ("CLUSTERDOWN", Self::NoPrimary),
+            // A script's text for it.
+            ("cluster is down", Self::NoPrimary),
+        ]
+        .into_iter()
+        .find_map(|(code, why)| said.contains(code).then_some(why))
+    }
 }

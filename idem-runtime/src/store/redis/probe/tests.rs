@@ -2,8 +2,7 @@
 
 use redis::Value;
 
-use super::acl::{MissingRights, NoWrites, Rights};
-use super::server::parse_version;
+use super::server::{MissingRights, NoWrites, Rights, parse_version};
 use super::*;
 use crate::store::redis::Durability;
 

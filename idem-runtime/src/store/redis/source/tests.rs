@@ -1,5 +1,8 @@
 use super::*;
-use crate::store::redis::address::Address;
+use crate::store::redis::endpoint::Address;
+
+#[cfg(feature = "redis-tls")]
+mod tls;
 
 fn find(url: &str) -> Result<Deployment, StoreError> {
     RedisSource::from(url).resolve(&SourceOptions::default())

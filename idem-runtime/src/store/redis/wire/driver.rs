@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
 
-use super::batch::reply_at;
-use super::frame::{self, Frame};
-use super::output::Output;
-use super::published::{Published, is_confirmation};
-use super::state::{MAX_IN_FLIGHT, Shared, State, closed, ended};
-use super::wakers::Wakers;
+use super::frame::{self, Frame, Published, is_confirmation};
+use super::queue::reply_at;
+use super::slots::Wakers;
+use super::state::{MAX_IN_FLIGHT, Shared, WireOutput, WireState, closed, ended};
 
 /// First size of the buffer of replies, and the size above which it is not kept.
 const BUFFER: usize = 16 * 1_024;
@@ -93,11 +91,17 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             outcome = Err(error);
         }
         if outcome.is_ok()
+            && state.write_error.is_none()
             && let Some(mut output) = self.flush(&mut state, cx)
         {
             drop(state);
-            outcome = output.write(cx).map_err(RedisError::from);
+            let written = output.write(cx);
             state = shared.lock();
+            if let Err(error) = written {
+                // The next turn reads the replies that have arrived.
+                state.write_error = Some(error.into());
+                cx.waker().wake_by_ref();
+            }
             state.put_back(output);
         }
         if outcome.is_ok() {
@@ -166,7 +170,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             let bytes = &self.buffer[at..self.filled];
             match frame::first(bytes)? {
                 Frame::Partial => {
-                    let Some((length, frame)) = frame::text(bytes)? else {
+                    let Some((length, frame)) = frame::text_frame(bytes)? else {
                         break;
                     };
                     if length <= self.text_bytes {
@@ -206,7 +210,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         Ok(())
     }
 
-    fn deliver(&mut self, state: &mut State) -> RedisResult<()> {
+    fn deliver(&mut self, state: &mut WireState) -> RedisResult<()> {
         for value in self.replies.drain(..) {
             let Some(command) = state.in_flight.front_mut() else {
                 // The last words of a server that closes the connection, such as "max number of clients reached".
@@ -237,7 +241,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     }
 
     /// Flushes the queue, and takes the output if there is something to write.
-    fn flush(&mut self, state: &mut State, cx: &mut Context<'_>) -> Option<Output> {
+    fn flush(&mut self, state: &mut WireState, cx: &mut Context<'_>) -> Option<WireOutput> {
         let yielded = std::mem::take(&mut self.yielded);
         let mut output = state.output.take();
         state.awaits_output = false;
@@ -263,7 +267,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     }
 
     /// Ends the wait for replies that have not arrived in time. They may still come.
-    fn expire(&mut self, state: &mut State, cx: &mut Context<'_>) {
+    fn expire(&mut self, state: &mut WireState, cx: &mut Context<'_>) {
         loop {
             if state.is_timed && self.timer.as_mut().poll(cx).is_pending() {
                 return;

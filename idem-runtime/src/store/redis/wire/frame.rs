@@ -1,11 +1,13 @@
 //! Replies of the RESP protocols, versions 2 and 3: <https://redis.io/docs/latest/develop/reference/protocol-spec>.
 //!
 //! The shapes of idem's own commands are read here: texts, numbers, nothing, and arrays of these. The client library
-//! reads every other one, errors among them, from the bytes of its frame, so that both agree on what they mean.
+//! reads every other one, errors among them, from the bytes of its frame, so that both agree on what they mean. Messages of
+//! channels, texts and maps are read from the values.
 
 use std::io;
 
 use redis::{RedisError, RedisResult, Value};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// Deepest nesting of a reply. The scripts return arrays of plain values.
 const MAX_DEPTH: u32 = 32;
@@ -38,7 +40,7 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
 }
 
 /// The length of the text that the first frame is, and that of the frame; `None`: it is none, or its length is not known.
-pub(super) fn text(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
+pub(super) fn text_frame(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
     if !bytes.starts_with(b"$") {
         return Ok(None);
     }
@@ -180,6 +182,65 @@ fn no_frame() -> RedisError {
         "the server does not speak the protocol of Redis",
     )
     .into()
+}
+
+/// A message of a channel.
+pub(crate) struct Published {
+    pub(crate) channel: String,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Published {
+    /// Delivers a message; returns any other reply.
+    pub(super) fn deliver(reply: Value, messages: &UnboundedSender<Self>) -> Option<Value> {
+        let Value::Array(parts) = reply else {
+            return Some(reply);
+        };
+        if !matches!(parts.first(), Some(Value::BulkString(kind)) if kind == b"message" || kind == b"smessage")
+        {
+            return Some(Value::Array(parts));
+        }
+        if let Ok([_, Value::BulkString(channel), Value::BulkString(payload)]) =
+            <[Value; 3]>::try_from(parts)
+            && let Ok(channel) = String::from_utf8(channel)
+        {
+            // The receiver may be gone, and the connection with it.
+            let _ = messages.send(Self { channel, payload });
+        }
+        None
+    }
+}
+
+/// Whether a push is the reply to a subscription or its end.
+pub(crate) fn is_confirmation(push: &Value) -> bool {
+    matches!(push, Value::Array(parts) if matches!(parts.first(), Some(Value::BulkString(kind)) if kind.ends_with(b"subscribe")))
+}
+
+/// The text of a string reply.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Names with their values: a map in RESP3, a list in RESP2.
+pub(crate) fn pairs(reply: Value) -> Option<Vec<(Value, Value)>> {
+    match reply {
+        Value::Map(pairs) => Some(pairs),
+        Value::Array(parts) => {
+            let mut parts = parts.into_iter();
+            Some(std::iter::from_fn(|| Some((parts.next()?, parts.next()?))).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The pairs of a map whose name and value are texts.
+pub(crate) fn text_pairs(reply: Value) -> impl Iterator<Item = (String, String)> {
+    let pairs = pairs(reply).unwrap_or_default().into_iter();
+    pairs.filter_map(|(name, value)| Some((text(&name)?, text(&value)?)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Places where senders wait for their replies.
+//! Places where senders wait for their replies, and their tasks to wake.
 
 use std::mem;
 use std::task::{Poll, Waker};
@@ -17,12 +17,12 @@ pub(super) struct SlotId(u32);
 
 /// The places of a connection.
 #[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
+pub(super) struct ReplySlots {
+    slots: Vec<ReplySlot>,
     free: Vec<SlotId>,
 }
 
-enum Slot {
+enum ReplySlot {
     Free,
     /// The command waits in the queue, or its replies have not all arrived.
     Waiting {
@@ -34,9 +34,9 @@ enum Slot {
     Abandoned,
 }
 
-impl Slots {
+impl ReplySlots {
     pub(super) fn add(&mut self) -> SlotId {
-        let waiting = Slot::Waiting {
+        let waiting = ReplySlot::Waiting {
             waker: None,
             first: None,
         };
@@ -54,7 +54,7 @@ impl Slots {
         id: SlotId,
         waker: &Waker,
     ) -> (Poll<RedisResult<Replies>>, Option<Waker>) {
-        if let Slot::Waiting { waker: former, .. } = &mut self.slots[id.at()] {
+        if let ReplySlot::Waiting { waker: former, .. } = &mut self.slots[id.at()] {
             let is_known = former
                 .as_ref()
                 .is_some_and(|former| former.will_wake(waker));
@@ -62,7 +62,7 @@ impl Slots {
             return (Poll::Pending, replaced.flatten());
         }
         match self.release(id) {
-            Slot::Replied(replies) => (Poll::Ready(replies), None),
+            ReplySlot::Replied(replies) => (Poll::Ready(replies), None),
             _ => unreachable!("a sender polls its own place until it has its replies"),
         }
     }
@@ -70,9 +70,9 @@ impl Slots {
     /// The sender leaves. Returns the waker of its place.
     pub(super) fn abandon(&mut self, id: SlotId) -> Option<Waker> {
         let slot = &mut self.slots[id.at()];
-        if let Slot::Waiting { waker, .. } = slot {
+        if let ReplySlot::Waiting { waker, .. } = slot {
             let waker = waker.take();
-            *slot = Slot::Abandoned;
+            *slot = ReplySlot::Abandoned;
             return waker;
         }
         self.release(id);
@@ -81,12 +81,12 @@ impl Slots {
 
     /// Whether the sender can take its result.
     pub(super) fn has_replied(&self, id: SlotId) -> bool {
-        matches!(self.slots[id.at()], Slot::Replied(_))
+        matches!(self.slots[id.at()], ReplySlot::Replied(_))
     }
 
     /// Whether the sender has left.
     pub(super) fn has_left(&self, id: SlotId) -> bool {
-        matches!(self.slots[id.at()], Slot::Abandoned)
+        matches!(self.slots[id.at()], ReplySlot::Abandoned)
     }
 
     /// Whether the sender has left. Then its place is free now.
@@ -101,11 +101,11 @@ impl Slots {
     /// Adds a reply, the `last` one or not.
     pub(super) fn reply(&mut self, id: SlotId, value: Value, last: bool) -> Option<Waker> {
         match &mut self.slots[id.at()] {
-            Slot::Waiting { first, .. } if !last => {
+            ReplySlot::Waiting { first, .. } if !last => {
                 *first = Some(value);
                 None
             }
-            Slot::Waiting { first, .. } => {
+            ReplySlot::Waiting { first, .. } => {
                 let replies = match first.take() {
                     Some(first) => Replies {
                         first,
@@ -118,7 +118,7 @@ impl Slots {
                 };
                 self.end(id, Ok(replies))
             }
-            Slot::Abandoned if last => {
+            ReplySlot::Abandoned if last => {
                 self.release(id);
                 None
             }
@@ -129,21 +129,23 @@ impl Slots {
     /// Gives the sender its result; none is expected any more.
     pub(super) fn end(&mut self, id: SlotId, result: RedisResult<Replies>) -> Option<Waker> {
         match &mut self.slots[id.at()] {
-            slot @ Slot::Waiting { .. } => match mem::replace(slot, Slot::Replied(result)) {
-                Slot::Waiting { waker, .. } => waker,
-                _ => None,
-            },
-            Slot::Abandoned => {
+            slot @ ReplySlot::Waiting { .. } => {
+                match mem::replace(slot, ReplySlot::Replied(result)) {
+                    ReplySlot::Waiting { waker, .. } => waker,
+                    _ => None,
+                }
+            }
+            ReplySlot::Abandoned => {
                 self.release(id);
                 None
             }
-            Slot::Free | Slot::Replied(_) => None,
+            ReplySlot::Free | ReplySlot::Replied(_) => None,
         }
     }
 
-    fn release(&mut self, id: SlotId) -> Slot {
+    fn release(&mut self, id: SlotId) -> ReplySlot {
         self.free.push(id);
-        mem::replace(&mut self.slots[id.at()], Slot::Free)
+        mem::replace(&mut self.slots[id.at()], ReplySlot::Free)
     }
 
     #[cfg(test)]
@@ -155,5 +157,60 @@ impl Slots {
 impl SlotId {
     fn at(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// Tasks that are woken when this is dropped; a waker that panics keeps no other one from it.
+#[derive(Default)]
+pub(super) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    /// Wakes all tasks, and keeps the memory.
+    pub(super) fn wake(&mut self) {
+        self.0.reverse();
+        while let Some(waker) = self.0.pop() {
+            waker.wake();
+        }
+    }
+}
+
+impl Extend<Waker> for Wakers {
+    fn extend<I: IntoIterator<Item = Waker>>(&mut self, wakers: I) {
+        self.0.extend(wakers);
+    }
+}
+
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A task that panics when it is woken, or not.
+    struct Counting(AtomicUsize, bool);
+
+    impl Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.1, "a waker");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_no_other_task_asleep() {
+        let tasks = [false, true, false].map(|panics| Arc::new(Counting(0.into(), panics)));
+        let mut wakers = Wakers::default();
+        wakers.extend(tasks.iter().cloned().map(Waker::from));
+        let all = std::panic::AssertUnwindSafe(move || wakers.wake());
+        assert!(std::panic::catch_unwind(all).is_err());
+        assert!(tasks.iter().all(|task| task.0.load(Ordering::SeqCst) == 1));
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io;
+use std::pin::Pin;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,13 @@ use redis::RedisError;
 use tokio::io::AsyncWrite;
 use tokio::runtime::{self, Handle};
 
-use super::output::Output;
-use super::queue::Queue;
-use super::slots::{SlotId, Slots};
-use super::wakers::Wakers;
+use super::queue::CommandQueue;
+use super::slots::{ReplySlots, SlotId, Wakers};
+use crate::env::lock::Lock;
 use crate::store::redis::failure::breaks_connection;
 
+/// Size up to which an empty buffer is kept for the next commands.
+const KEPT: usize = 1 << 20;
 /// Largest number of commands in flight.
 ///
 /// Further commands stay in the queue, where completions overtake claims, and where no time limit of a reply runs.
@@ -28,22 +30,22 @@ pub(super) const EARLY_FLUSH: usize = 4;
 
 /// The state of a connection, shared with its task.
 pub(super) struct Shared {
-    pub(super) state: Mutex<State>,
+    pub(super) state: Lock<WireState>,
     /// The last flush left claims in the queue.
     pub(super) is_crowded: AtomicBool,
     /// The runtime of the task.
     pub(super) runtime: runtime::Id,
 }
 
-pub(super) struct State {
+pub(super) struct WireState {
     /// `None` while a task writes, and once the connection has ended.
-    pub(super) output: Option<Output>,
+    pub(super) output: Option<WireOutput>,
     /// The task flushes the queue once the output is back, and no sender does so before.
     pub(super) awaits_output: bool,
-    pub(super) queue: Queue,
+    pub(super) queue: CommandQueue,
     /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone flushes.
     pub(super) early_flush: usize,
-    pub(super) slots: Slots,
+    pub(super) slots: ReplySlots,
     pub(super) in_flight: VecDeque<SentCommand>,
     /// Number of commands of the last flush.
     pub(super) last_batch: usize,
@@ -58,11 +60,11 @@ pub(super) struct State {
     pub(super) write_error: Option<RedisError>,
     /// Number of times that the task has run.
     pub(super) turns: u64,
-    phase: Phase,
+    phase: WirePhase,
 }
 
 /// How far a connection is.
-enum Phase {
+enum WirePhase {
     Open,
     /// No further command is accepted; those in flight still get their replies.
     Closed,
@@ -93,8 +95,8 @@ impl SentCommand {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, WireState> {
+        self.state.lock()
     }
 
     /// Writes from a sender. The task of the connection writes what the socket does not take, and ends a connection whose
@@ -102,7 +104,7 @@ impl Shared {
     ///
     /// If the connection has ended meanwhile, a command may reach the server after its sender has the error, as one from
     /// the buffer of the kernel may.
-    pub(super) fn write(&self, mut output: Output) {
+    pub(super) fn write(&self, mut output: WireOutput) {
         let outcome = output.write(&mut Context::from_waker(Waker::noop()));
         let is_written = outcome.is_ok() && output.is_empty();
         let mut state = self.lock();
@@ -153,19 +155,19 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
-impl State {
+impl WireState {
     /// Of a connection that is written through this half.
     pub(super) fn new(write: Box<dyn AsyncWrite + Send + Unpin>, response: Duration) -> Self {
         Self {
-            output: Some(Output::new(write)),
+            output: Some(WireOutput::new(write)),
             awaits_output: false,
-            queue: Queue::new(Instant::now()),
+            queue: CommandQueue::new(Instant::now()),
             early_flush: match available_parallelism() {
                 Ok(processors) if processors.get() > 1 => EARLY_FLUSH,
                 // No server runs meanwhile on the only processor, and each further write is only a cost.
                 _ => usize::MAX,
             },
-            slots: Slots::default(),
+            slots: ReplySlots::default(),
             in_flight: VecDeque::new(),
             last_batch: 0,
             response,
@@ -174,27 +176,27 @@ impl State {
             driver: None,
             write_error: None,
             turns: 0,
-            phase: Phase::Open,
+            phase: WirePhase::Open,
         }
     }
 
     fn close(&mut self) {
-        if matches!(self.phase, Phase::Open) {
-            self.phase = Phase::Closed;
+        if matches!(self.phase, WirePhase::Open) {
+            self.phase = WirePhase::Closed;
         }
     }
 
     /// Whether no further command is accepted.
     pub(super) fn is_closed(&self) -> bool {
-        !matches!(self.phase, Phase::Open)
+        !matches!(self.phase, WirePhase::Open)
     }
 
     /// The error of a further command.
     pub(super) fn refusal(&self) -> Option<RedisError> {
         match &self.phase {
-            Phase::Open => None,
-            Phase::Closed => Some(closed()),
-            Phase::Ended(error) => Some(error.clone()),
+            WirePhase::Open => None,
+            WirePhase::Closed => Some(closed()),
+            WirePhase::Ended(error) => Some(error.clone()),
         }
     }
 
@@ -208,11 +210,11 @@ impl State {
 
     /// Whether all commands in flight are written.
     fn is_written(&self) -> bool {
-        self.output.as_ref().is_some_and(Output::is_empty)
+        self.output.as_ref().is_some_and(WireOutput::is_empty)
     }
 
     /// Takes the output for a lone command.
-    pub(super) fn take_idle_output(&mut self) -> Option<Output> {
+    pub(super) fn take_idle_output(&mut self) -> Option<WireOutput> {
         if self.is_idle() {
             self.output.take()
         } else {
@@ -250,7 +252,7 @@ impl State {
     ///
     /// A sender of another runtime flushes none: the one of the task may exist and not be driven, and then commands are
     /// executed whose senders have no reply.
-    pub(super) fn flush_early(&mut self, shared: &Shared) -> Option<Output> {
+    pub(super) fn flush_early(&mut self, shared: &Shared) -> Option<WireOutput> {
         if !self.is_flush_due() || !shared.is_on_runtime() {
             return None;
         }
@@ -309,8 +311,8 @@ impl State {
     }
 
     /// Takes the output back, unless the connection has ended.
-    pub(super) fn put_back(&mut self, output: Output) -> Option<Output> {
-        if matches!(self.phase, Phase::Ended(_)) {
+    pub(super) fn put_back(&mut self, output: WireOutput) -> Option<WireOutput> {
+        if matches!(self.phase, WirePhase::Ended(_)) {
             return Some(output);
         }
         self.output.replace(output)
@@ -351,15 +353,15 @@ impl State {
 
     /// Ends the connection with the error of the commands in flight. What is returned is dropped without the lock.
     #[must_use]
-    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Wakers) -> Option<Output> {
+    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Wakers) -> Option<WireOutput> {
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
         let error = if breaks_connection(error) {
             error.clone()
         } else {
             ended(error.clone())
         };
-        if !matches!(self.phase, Phase::Ended(_)) {
-            self.phase = Phase::Ended(error.clone());
+        if !matches!(self.phase, WirePhase::Ended(_)) {
+            self.phase = WirePhase::Ended(error.clone());
         }
         for sent in self.in_flight.drain(..) {
             if let Some(slot) = sent.slot {
@@ -377,9 +379,71 @@ impl State {
     }
 }
 
+/// The half of a connection that is written, and the bytes for it.
+///
+/// One task at a time takes it out of the state and writes without the lock, because a write takes longer than all that is
+/// done under the lock. If it panics, the connection has ended.
+pub(super) struct WireOutput {
+    half: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Commands in flight, from `written` on not yet written.
+    pub(super) bytes: Vec<u8>,
+    written: usize,
+    /// All that was written has been flushed: TLS keeps what the socket does not take.
+    is_flushed: bool,
+}
+
+impl WireOutput {
+    pub(super) fn new(half: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        Self {
+            half,
+            bytes: Vec::new(),
+            written: 0,
+            is_flushed: true,
+        }
+    }
+
+    /// Whether all bytes are written and flushed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.is_flushed
+    }
+
+    /// Writes as much as the socket takes.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.written < self.bytes.len() {
+            let bytes = &self.bytes[self.written..];
+            match Pin::new(&mut self.half).poll_write(cx, bytes) {
+                Poll::Pending => {
+                    // On a busy connection all bytes may never be written at once.
+                    if self.written > self.bytes.len() / 2 {
+                        self.bytes.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        if !self.bytes.is_empty() {
+            self.is_flushed = false;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.written = 0;
+        }
+        if !self.is_flushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.half).poll_flush(cx)
+        {
+            flushed?;
+            self.is_flushed = true;
+        }
+        Ok(())
+    }
+}
+
 /// Whether a command is sent: it is not abandoned.
 fn keep(
-    slots: &mut Slots,
+    slots: &mut ReplySlots,
     in_flight: &mut VecDeque<SentCommand>,
     slot: SlotId,
     replies: u8,

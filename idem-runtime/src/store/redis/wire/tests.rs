@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{OnceLock, TryLockError, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 use std::task::Waker;
 
 use redis::Value;
@@ -12,9 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, Wr
 use tokio::runtime;
 
 use super::frame::{self, Frame};
-use super::output::Output;
-use super::state::EARLY_FLUSH;
-use super::wakers::Wakers;
+use super::slots::Wakers;
+use super::state::{EARLY_FLUSH, WireOutput};
 use super::*;
 use crate::store::redis::failure::breaks_connection;
 
@@ -59,8 +58,8 @@ async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Option<F::Out
 /// Longest text of a reply that is kept.
 const TEXT_BYTES: usize = 1 << 20;
 
-fn within(response: Duration) -> Limits {
-    Limits {
+fn within(response: Duration) -> ConnectionLimits {
+    ConnectionLimits {
         connect: LONG,
         response,
         text_bytes: TEXT_BYTES,
@@ -107,7 +106,7 @@ fn batch_script() -> Arc<BatchScript> {
 
 /// A fault of the next read or write.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum SocketFault {
     /// The network has given the server up, which has sent nothing more.
     Read,
     /// The server has reset the connection: a socket has that error once.
@@ -119,25 +118,25 @@ enum Fault {
 /// The faults of a socket, whose writes find the lock of its wire free.
 #[derive(Default)]
 struct Socket {
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<SocketFault>>,
     wire: OnceLock<Weak<Shared>>,
 }
 
-struct Half<T>(T, Arc<Socket>);
+struct FaultyHalf<T>(T, Arc<Socket>);
 
 fn faulty(stream: DuplexStream) -> (Wire, Arc<Socket>) {
     let socket = Arc::new(Socket::default());
     let (read, write) = tokio::io::split(stream);
     let (read, write) = (
-        Half(read, Arc::clone(&socket)),
-        Half(write, Arc::clone(&socket)),
+        FaultyHalf(read, Arc::clone(&socket)),
+        FaultyHalf(write, Arc::clone(&socket)),
     );
     let wire = Wire::new(read, write, within(LONG), None);
     assert!(socket.wire.set(Arc::downgrade(&wire.0)).is_ok());
     (wire, socket)
 }
 
-impl AsyncRead for Half<ReadHalf<DuplexStream>> {
+impl AsyncRead for FaultyHalf<ReadHalf<DuplexStream>> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -145,7 +144,7 @@ impl AsyncRead for Half<ReadHalf<DuplexStream>> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.0).poll_read(cx, buffer);
         match *self.1.fault.lock().unwrap() {
-            Some(Fault::Read) if read.is_pending() => {
+            Some(SocketFault::Read) if read.is_pending() => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             _ => read,
@@ -153,25 +152,25 @@ impl AsyncRead for Half<ReadHalf<DuplexStream>> {
     }
 }
 
-impl AsyncWrite for Half<WriteHalf<DuplexStream>> {
+impl AsyncWrite for FaultyHalf<WriteHalf<DuplexStream>> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if let Some(wire) = self.1.wire.get().and_then(Weak::upgrade) {
-            let is_locked = matches!(wire.state.try_lock(), Err(TryLockError::WouldBlock));
+            let is_locked = wire.state.try_lock().is_none();
             assert!(!is_locked, "a write has the lock");
         }
         let fault = *self.1.fault.lock().unwrap();
         match fault {
-            Some(Fault::Write) => {
-                *self.1.fault.lock().unwrap() = Some(Fault::Closed);
+            Some(SocketFault::Write) => {
+                *self.1.fault.lock().unwrap() = Some(SocketFault::Closed);
                 Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
             }
-            Some(Fault::Closed) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            Some(Fault::Panic) => panic!("a write"),
-            Some(Fault::Read) | None => Pin::new(&mut self.0).poll_write(cx, bytes),
+            Some(SocketFault::Closed) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Some(SocketFault::Panic) => panic!("a write"),
+            Some(SocketFault::Read) | None => Pin::new(&mut self.0).poll_write(cx, bytes),
         }
     }
 
@@ -231,7 +230,7 @@ impl Burst {
 }
 
 /// Queues commands, and takes the output if their sender flushes them.
-fn begin_write(shared: &Shared) -> Option<Output> {
+fn begin_write(shared: &Shared) -> Option<WireOutput> {
     let mut state = shared.lock();
     for _ in 0..EARLY_FLUSH {
         let slot = state.slots.add();
@@ -364,6 +363,25 @@ async fn a_closed_connection_fails_its_queue_and_still_receives_replies() {
     assert_eq!(first_of(sent).await.unwrap(), bulk("sent"));
 }
 
+/// More bytes than the task reads in two turns, of which it writes in the second.
+#[tokio::test]
+async fn replies_that_have_arrived_are_read_before_a_failed_write_ends_the_connection() {
+    let (here, mut server) = tokio::io::duplex(1 << 20);
+    let (wire, socket) = faulty(here);
+    let sent = ["one", "two"].map(|word| begin(&wire, word));
+    settle().await;
+    let long = "x".repeat(700_000);
+    let replies = format!("${}\r\n{long}\r\n$3\r\ntwo\r\n", long.len());
+    server.write_all(replies.as_bytes()).await.unwrap();
+    *socket.fault.lock().unwrap() = Some(SocketFault::Write);
+    let unsent = begin(&wire, "three");
+    let [one, two] = sent.map(first_of);
+    assert!(one.await.unwrap() == bulk(&long));
+    assert_eq!(two.await.unwrap(), bulk("two"));
+    let error = first_of(unsent).await.unwrap_err();
+    assert!(error.to_string().contains("reset"), "{error}");
+}
+
 /// As that of TLS, it keeps what the socket does not take: it writes when it is flushed, and not at once then.
 struct Keeping {
     half: WriteHalf<DuplexStream>,
@@ -413,7 +431,13 @@ async fn bytes_that_the_writer_keeps_are_flushed() {
     let sent = ["one", "two", "three"].map(|word| begin(&wire, word));
     settle().await;
     assert_eq!(arrived(&mut server).await.matches("ECHO").count(), 3);
-    assert!(wire.0.lock().output.as_ref().is_some_and(Output::is_empty));
+    assert!(
+        wire.0
+            .lock()
+            .output
+            .as_ref()
+            .is_some_and(WireOutput::is_empty)
+    );
     drop(sent);
 }
 

@@ -17,14 +17,14 @@ fn key(number: u8) -> RecordKey {
 /// A server's end of a connection: it executes the commands in their order, some time
 /// later, and its replies arrive some time after that.
 #[derive(Default)]
-struct Server {
+struct SubscribedServer {
     sent: Vec<ChannelCommand>,
     done: usize,
     answered: usize,
     subscribed: BTreeSet<String>,
 }
 
-impl Server {
+impl SubscribedServer {
     fn work(&mut self) {
         if let Some(command) = self.sent.get(self.done) {
             self.done += 1;
@@ -55,7 +55,7 @@ struct Watcher {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ChannelStep {
     Arrive(u8),
     Leave(usize),
     /// The watch is dropped now, and its notice arrives later.
@@ -70,18 +70,18 @@ enum Step {
     Fail,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ChannelStep> {
     prop_oneof![
-        6 => (0..2u8).prop_map(Step::Arrive),
-        3 => (0..8usize).prop_map(Step::Leave),
-        3 => (0..8usize).prop_map(Step::LeaveQuietly),
-        3 => Just(Step::Notice),
-        8 => Just(Step::Send),
-        8 => Just(Step::Work),
-        8 => Just(Step::Answer),
-        1 => Just(Step::Refuse),
-        1 => Just(Step::Lose),
-        1 => Just(Step::Fail),
+        6 => (0..2u8).prop_map(ChannelStep::Arrive),
+        3 => (0..8usize).prop_map(ChannelStep::Leave),
+        3 => (0..8usize).prop_map(ChannelStep::LeaveQuietly),
+        3 => Just(ChannelStep::Notice),
+        8 => Just(ChannelStep::Send),
+        8 => Just(ChannelStep::Work),
+        8 => Just(ChannelStep::Answer),
+        1 => Just(ChannelStep::Refuse),
+        1 => Just(ChannelStep::Lose),
+        1 => Just(ChannelStep::Fail),
     ]
 }
 
@@ -91,7 +91,7 @@ struct World {
     watchers: Vec<Watcher>,
     /// Keys whose last watcher has left, with the notice still on its way.
     notices: Vec<u8>,
-    server: Server,
+    server: SubscribedServer,
 }
 
 impl World {
@@ -169,40 +169,40 @@ impl World {
 
     fn lose(&mut self) {
         self.channels.lost();
-        self.server = Server::default();
+        self.server = SubscribedServer::default();
         for watcher in &mut self.watchers {
             watcher.lapsed |= mem::take(&mut watcher.heard);
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ChannelStep) {
         match *step {
-            Step::Arrive(number) => self.watchers.push(Watcher {
+            ChannelStep::Arrive(number) => self.watchers.push(Watcher {
                 key: number,
                 progress: self.channels.join(&key(number)),
                 heard: false,
                 lapsed: false,
             }),
-            Step::Leave(watcher) => {
+            ChannelStep::Leave(watcher) => {
                 if let Some(number) = self.leave(watcher) {
                     self.channels.left(&key(number));
                 }
             }
-            Step::LeaveQuietly(watcher) => {
+            ChannelStep::LeaveQuietly(watcher) => {
                 let notice = self.leave(watcher);
                 self.notices.extend(notice);
             }
-            Step::Notice => {
+            ChannelStep::Notice => {
                 if let Some(number) = self.notices.pop() {
                     self.channels.left(&key(number));
                 }
             }
-            Step::Send => drop(self.send()),
-            Step::Work => self.server.work(),
-            Step::Answer => drop(self.answer()),
-            Step::Refuse => self.refuse(),
-            Step::Lose => self.lose(),
-            Step::Fail => {
+            ChannelStep::Send => drop(self.send()),
+            ChannelStep::Work => self.server.work(),
+            ChannelStep::Answer => drop(self.answer()),
+            ChannelStep::Refuse => self.refuse(),
+            ChannelStep::Lose => self.lose(),
+            ChannelStep::Fail => {
                 self.lose();
                 let error = StoreError::new(StoreErrorKind::Unavailable, "down");
                 self.channels.failed(&error);

@@ -6,12 +6,6 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_push_replies_to_no_command() {
-    let push = first(b">2\r\n$1\r\na\r\n:1\r\nrest");
-    assert_eq!(push.unwrap(), Frame::Push(15));
-}
-
-#[test]
 fn bytes_that_are_no_frame_end_the_connection() {
     let deep = "*1\r\n".repeat(100_000);
     let endless = "+".repeat(100_000);

@@ -13,7 +13,7 @@ use super::*;
 const TURNS: usize = 100_000;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum WireStep {
     /// Senders begin this many commands.
     Send(usize, CommandKind, bool),
     /// This many senders leave, from this one on.
@@ -32,7 +32,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum WireEnd {
     Never,
     /// The owner closes the connection.
     Close,
@@ -40,7 +40,7 @@ enum End {
     Cut,
     /// The server sends so many bytes of these words, and closes it unless they are complete.
     Says(usize, usize),
-    Fault(Fault),
+    Fault(SocketFault),
     /// The words of a command panic.
     Command,
 }
@@ -65,7 +65,7 @@ const WORDS: [(&[u8], &str); 9] = [
 /// Number of [`WORDS`] that are replies.
 const REPLIES: usize = 4;
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<WireStep>> {
     let kind = || {
         prop_oneof![
             Just(CommandKind::One),
@@ -73,36 +73,36 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             Just(CommandKind::InBatch)
         ]
     };
-    let send = |(count, kind, claims)| Step::Send(count, kind, claims);
+    let send = |(count, kind, claims)| WireStep::Send(count, kind, claims);
     let step = prop_oneof![
         8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
         1 => (300_usize..700, kind(), any::<bool>()).prop_map(send),
-        6 => any::<Index>().prop_map(|at| Step::Leave(at, 1)),
-        1 => (any::<Index>(), 1_usize..700).prop_map(|(at, count)| Step::Leave(at, count)),
-        1 => Just(Step::Expire),
-        8 => (1_usize..4).prop_map(Step::Run),
-        3 => Just(Step::BeginWrite),
-        3 => Just(Step::EndWrite),
-        6 => (1_usize..40).prop_map(Step::Serve),
-        4 => (1_000_usize..300_000).prop_map(Step::Serve),
-        1 => Just(Step::Push),
+        6 => any::<Index>().prop_map(|at| WireStep::Leave(at, 1)),
+        1 => (any::<Index>(), 1_usize..700).prop_map(|(at, count)| WireStep::Leave(at, count)),
+        1 => Just(WireStep::Expire),
+        8 => (1_usize..4).prop_map(WireStep::Run),
+        3 => Just(WireStep::BeginWrite),
+        3 => Just(WireStep::EndWrite),
+        6 => (1_usize..40).prop_map(WireStep::Serve),
+        4 => (1_000_usize..300_000).prop_map(WireStep::Serve),
+        1 => Just(WireStep::Push),
     ];
     vec(step, 1..80)
 }
 
-fn end() -> impl Strategy<Value = End> {
+fn end() -> impl Strategy<Value = WireEnd> {
     prop_oneof![
-        6 => Just(End::Never),
-        2 => Just(End::Close),
-        2 => Just(End::Cut),
-        2 => (0..WORDS.len(), 0_usize..50).prop_map(|(words, cut)| End::Says(words, cut)),
-        3 => prop_oneof![Just(Fault::Read), Just(Fault::Write), Just(Fault::Panic)].prop_map(End::Fault),
-        1 => Just(End::Command),
+        6 => Just(WireEnd::Never),
+        2 => Just(WireEnd::Close),
+        2 => Just(WireEnd::Cut),
+        2 => (0..WORDS.len(), 0_usize..50).prop_map(|(words, cut)| WireEnd::Says(words, cut)),
+        3 => prop_oneof![Just(SocketFault::Read), Just(SocketFault::Write), Just(SocketFault::Panic)].prop_map(WireEnd::Fault),
+        1 => Just(WireEnd::Command),
     ]
 }
 
 /// A peer at the other end of a stream, until it closes that.
-struct Server {
+struct PeerStream {
     stream: Option<DuplexStream>,
     peer: Peer,
     unsent: Vec<u8>,
@@ -110,7 +110,7 @@ struct Server {
     written: usize,
 }
 
-impl Server {
+impl PeerStream {
     async fn serve(&mut self, most: usize) {
         let Some(stream) = &mut self.stream else {
             return;
@@ -141,14 +141,14 @@ impl Server {
 struct Schedule {
     wire: Wire,
     socket: Arc<Socket>,
-    server: Server,
+    server: PeerStream,
     /// That of a server that closes nothing and sends nothing more.
     open: Option<DuplexStream>,
     senders: Vec<Sender>,
     /// Number of commands.
     sent: usize,
     /// That of a sender that writes.
-    output: Option<Output>,
+    output: Option<WireOutput>,
     has_ended: bool,
     /// Places of commands whose words or write panicked, which are lost with the connection.
     lost: usize,
@@ -159,7 +159,7 @@ impl Schedule {
         let (here, there) = tokio::io::duplex(buffer);
         let (wire, socket) = faulty(here);
         wire.0.lock().early_flush = early_flush;
-        let server = Server {
+        let server = PeerStream {
             stream: Some(there),
             peer: Peer::default(),
             unsent: Vec::new(),
@@ -178,22 +178,22 @@ impl Schedule {
         }
     }
 
-    async fn step(&mut self, step: Step) {
+    async fn step(&mut self, step: WireStep) {
         let shared = &self.wire.0;
         match step {
-            Step::Send(count, kind, claims) => {
+            WireStep::Send(count, kind, claims) => {
                 for _ in 0..count {
                     let sender = Sender::begin(&self.wire, self.sent, kind, claims).unwrap();
                     self.sent += sender.words.len();
                     self.senders.push(sender);
                 }
             }
-            Step::Leave(at, count) if !self.senders.is_empty() => {
+            WireStep::Leave(at, count) if !self.senders.is_empty() => {
                 let first = at.index(self.senders.len());
                 let last = self.senders.len().min(first + count);
                 self.senders.drain(first..last);
             }
-            Step::Expire => {
+            WireStep::Expire => {
                 let mut wakers = Wakers::default();
                 let mut state = shared.lock();
                 // With all places taken by such commands the connection would end.
@@ -203,12 +203,12 @@ impl Schedule {
                     self.excuse_all();
                 }
             }
-            Step::Run(times) => {
+            WireStep::Run(times) => {
                 for _ in 0..times {
                     tokio::task::yield_now().await;
                 }
             }
-            Step::BeginWrite => {
+            WireStep::BeginWrite => {
                 let mut state = shared.lock();
                 self.output = self.output.take().or_else(|| state.output.take());
                 if let Some(output) = &mut self.output
@@ -217,13 +217,13 @@ impl Schedule {
                     state.flush_singles(&mut output.bytes, shared, Instant::now());
                 }
             }
-            Step::EndWrite => self.end_write(),
-            Step::Serve(bytes) => self.serve(bytes).await,
+            WireStep::EndWrite => self.end_write(),
+            WireStep::Serve(bytes) => self.serve(bytes).await,
             // Between two replies only.
-            Step::Push if self.server.unsent.is_empty() => {
+            WireStep::Push if self.server.unsent.is_empty() => {
                 self.server.unsent.extend(self.server.peer.push());
             }
-            Step::Leave(..) | Step::Push => {}
+            WireStep::Leave(..) | WireStep::Push => {}
         }
         assert!(self.wire.0.lock().in_flight.len() <= MAX_IN_FLIGHT);
         self.poll_some().await;
@@ -270,22 +270,22 @@ impl Schedule {
     }
 
     /// Ends the connection. The reason in its error.
-    async fn end(&mut self, end: End) -> &'static str {
-        if let End::Never = end {
+    async fn end(&mut self, end: WireEnd) -> &'static str {
+        if let WireEnd::Never = end {
             return "";
         }
         self.has_ended = true;
         match end {
-            End::Never => "",
-            End::Close => {
+            WireEnd::Never => "",
+            WireEnd::Close => {
                 self.wire.close();
                 ""
             }
-            End::Cut => {
+            WireEnd::Cut => {
                 self.server.stream = None;
                 ""
             }
-            End::Says(words, cut) => {
+            WireEnd::Says(words, cut) => {
                 let (bytes, reason) = WORDS[words];
                 let cut = cut.min(bytes.len());
                 self.end_write();
@@ -307,23 +307,23 @@ impl Schedule {
                 self.open = stream;
                 reason
             }
-            End::Fault(fault) => {
+            WireEnd::Fault(fault) => {
                 // A panic of a writing sender takes place within `Wire::begin`.
                 self.end_write();
-                if let Fault::Write = fault {
+                if let SocketFault::Write = fault {
                     // A sender finds the error while replies to others have arrived.
                     self.serve(usize::MAX).await;
-                    self.step(Step::Send(1, CommandKind::One, false)).await;
-                    self.step(Step::BeginWrite).await;
+                    self.step(WireStep::Send(1, CommandKind::One, false)).await;
+                    self.step(WireStep::BeginWrite).await;
                 }
                 *self.socket.fault.lock().unwrap() = Some(fault);
                 self.end_write();
-                if let Fault::Read = fault {
+                if let SocketFault::Read = fault {
                     let driver = self.wire.0.lock().driver.clone();
                     driver.inspect(Waker::wake_by_ref);
                     return "timed out";
                 }
-                if let Fault::Panic = fault {
+                if let SocketFault::Panic = fault {
                     self.excuse_all();
                 }
                 // There is something to write.
@@ -336,13 +336,13 @@ impl Schedule {
                     Ok(Err(error)) => panic!("{error}"),
                     Err(_) => self.lost = 1,
                 }
-                if let Fault::Write = fault {
+                if let SocketFault::Write = fault {
                     "reset"
                 } else {
                     "panic"
                 }
             }
-            End::Command => {
+            WireEnd::Command => {
                 let panics = |words: &mut Words<'_>| {
                     words.command(&[&[b"ECHO"]]);
                     panic!("a command");
@@ -399,7 +399,7 @@ impl Schedule {
             assert_eq!(state.slots.used(), self.lost);
             assert_eq!((state.in_flight.len(), state.queue.len()), (0, 0));
             assert_eq!(state.output.is_none(), self.has_ended);
-            assert!(state.output.as_ref().is_none_or(Output::is_empty));
+            assert!(state.output.as_ref().is_none_or(WireOutput::is_empty));
         }
         let shared = Arc::clone(&self.wire.0);
         drop(self.wire);
@@ -423,7 +423,7 @@ fn assert_ended(wire: &Wire, reason: &str) {
     }
 }
 
-async fn run(steps: Vec<Step>, end: End, buffer: usize, early_flush: usize) {
+async fn run(steps: Vec<WireStep>, end: WireEnd, buffer: usize, early_flush: usize) {
     let mut schedule = Schedule::new(buffer, early_flush);
     for step in steps {
         schedule.step(step).await;
@@ -452,18 +452,18 @@ proptest! {
 /// Commands alone, in a pair and in a batch, whose replies are cut, and the words of a server after them.
 #[test]
 fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
-    let cuts = (0..80).map(|cut| (cut, End::Cut));
+    let cuts = (0..80).map(|cut| (cut, WireEnd::Cut));
     let says = (0..WORDS.len()).flat_map(|words| {
         let length = WORDS[words].0.len();
-        (0..=length).map(move |cut| (0, End::Says(words, cut)))
+        (0..=length).map(move |cut| (0, WireEnd::Says(words, cut)))
     });
     for (cut, end) in cuts.chain(says) {
-        let send = |count, kind| Step::Send(count, kind, false);
+        let send = |count, kind| WireStep::Send(count, kind, false);
         let mut steps = vec![send(1, CommandKind::One), send(1, CommandKind::Pair)];
         steps.extend([
             send(3, CommandKind::InBatch),
-            Step::Run(4),
-            Step::Serve(cut),
+            WireStep::Run(4),
+            WireStep::Serve(cut),
         ]);
         timed_runtime().block_on(run(steps, end, 1 << 16, EARLY_FLUSH));
     }

@@ -15,12 +15,12 @@ fn a_connection_that_ends_at_any_moment_gives_each_sender_its_reply_or_an_error(
     // In the last rounds the task alone flushes, as on a single processor.
     for early_flush in [[EARLY_FLUSH; 4].as_slice(), &[usize::MAX; 2]].concat() {
         for end in [
-            End::Never,
-            End::Reset,
-            End::HalfReply,
-            End::Silence,
-            End::Close,
-            End::Runtime,
+            SocketEnd::Never,
+            SocketEnd::Reset,
+            SocketEnd::HalfReply,
+            SocketEnd::Silence,
+            SocketEnd::Close,
+            SocketEnd::Runtime,
         ] {
             run(end, early_flush, &mut rng);
         }
@@ -29,7 +29,7 @@ fn a_connection_that_ends_at_any_moment_gives_each_sender_its_reply_or_an_error(
 
 /// How a connection ends, at a random moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+enum SocketEnd {
     Never,
     /// The server resets it.
     Reset,
@@ -59,7 +59,7 @@ fn multi_thread(workers: usize) -> runtime::Runtime {
 }
 
 /// Serves until the end comes, after this many commands.
-async fn serve(mut stream: TcpStream, end: End, mut left: usize, peer: Arc<Mutex<Peer>>) {
+async fn serve(mut stream: TcpStream, end: SocketEnd, mut left: usize, peer: Arc<Mutex<Peer>>) {
     let mut buffer = [0; 4_096];
     loop {
         let read = match stream.read(&mut buffer).await {
@@ -67,12 +67,15 @@ async fn serve(mut stream: TcpStream, end: End, mut left: usize, peer: Arc<Mutex
             _ => return,
         };
         let replies = peer.lock().unwrap().receive(&buffer[..read]);
-        let ends = matches!(end, End::Reset | End::HalfReply | End::Silence);
+        let ends = matches!(
+            end,
+            SocketEnd::Reset | SocketEnd::HalfReply | SocketEnd::Silence
+        );
         if ends && replies.len() >= left {
             let replies = replies[..left].concat();
             match end {
-                End::Reset => stream.set_zero_linger().unwrap(),
-                End::HalfReply => {
+                SocketEnd::Reset => stream.set_zero_linger().unwrap(),
+                SocketEnd::HalfReply => {
                     let _ = stream.write_all(&replies[..replies.len() - 3]).await;
                 }
                 _ => std::future::pending().await,
@@ -92,7 +95,7 @@ struct Caller {
     wire: Arc<Wire>,
     peer: Arc<Mutex<Peer>>,
     numbers: Arc<AtomicUsize>,
-    end: End,
+    end: SocketEnd,
     rng: Rng,
 }
 
@@ -106,7 +109,7 @@ impl Caller {
                     Ok(sender) => begun.push(sender),
                     Err(error) => {
                         assert!(breaks_connection(&error), "{error}");
-                        assert_ne!(self.end, End::Never);
+                        assert_ne!(self.end, SocketEnd::Never);
                         break;
                     }
                 }
@@ -144,14 +147,14 @@ impl Caller {
             }
         };
         if let Some(replies) = replies {
-            let may_fail = self.end != End::Never;
+            let may_fail = self.end != SocketEnd::Never;
             sender.check(replies, &self.peer.lock().unwrap(), may_fail);
         }
     }
 }
 
 /// One connection with its callers: 12 on the runtime of its task, and 4 on two others.
-fn run(end: End, early_flush: usize, rng: &mut Rng) {
+fn run(end: SocketEnd, early_flush: usize, rng: &mut Rng) {
     let peer = Arc::new(Mutex::new(Peer::default()));
     let (left, its_peer) = (rng.usize(1..2_000), Arc::clone(&peer));
     let servers = multi_thread(1);
@@ -165,7 +168,7 @@ fn run(end: End, early_flush: usize, rng: &mut Rng) {
         address
     });
     let response = match end {
-        End::Silence => Duration::from_millis(100),
+        SocketEnd::Silence => Duration::from_millis(100),
         _ => LONG,
     };
     let runtime = multi_thread(3);
@@ -195,17 +198,17 @@ fn run(end: End, early_flush: usize, rng: &mut Rng) {
         })
     });
     let Caller { wire, peer, .. } = caller;
-    if matches!(end, End::Close | End::Runtime) {
+    if matches!(end, SocketEnd::Close | SocketEnd::Runtime) {
         // Any moment.
         let executed = rng.usize(1..500);
         wait_for("commands are executed", || {
             peer.lock().unwrap().executed() >= executed
         });
     }
-    if end == End::Runtime {
+    if end == SocketEnd::Runtime {
         runtime.shutdown_background();
     } else {
-        if end == End::Close {
+        if end == SocketEnd::Close {
             wire.close();
         }
         for caller in here {

@@ -1,7 +1,9 @@
+//! Certificates: those of the settings, and the address that they are for.
+
 use std::error::Error as _;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
-use redis::{Client, ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
+use redis::{ClientTlsConfig, TlsCertificates};
 
 use super::*;
 
@@ -29,22 +31,30 @@ fn at(url: &str) -> ConnectionAddr {
     url.into_connection_info().unwrap().addr().clone()
 }
 
-fn rooted(pem: &[u8]) -> Tls {
-    Tls {
+fn rooted(pem: &[u8]) -> Certificates {
+    Certificates {
         root_certificate: Some(pem.to_vec()),
         client: None,
     }
 }
 
-fn showing(certificate: &[u8], key: &[u8]) -> Tls {
-    Tls {
+fn showing(certificate: &[u8], key: &[u8]) -> Certificates {
+    Certificates {
         root_certificate: None,
         client: Some((certificate.to_vec(), key.to_vec())),
     }
 }
 
+fn config(tls: &Certificates) -> Result<Arc<rustls::ClientConfig>, StoreError> {
+    let options = SourceOptions {
+        tls: tls.clone(),
+        ..SourceOptions::default()
+    };
+    options.tls_config()
+}
+
 /// The error for unusable certificates and keys.
-fn refusal(tls: &Tls) -> String {
+fn refusal(tls: &Certificates) -> String {
     let error = config(tls).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.source().is_none(), "{error:?}");
@@ -65,27 +75,27 @@ fn a_client_with_certificates_needs_them_here() {
     };
     let client = Client::build_with_tls("rediss://localhost", certificates).unwrap();
     let address = client.get_connection_info().addr();
-    let error = is_asked_for(address, &Tls::default()).unwrap_err();
+    let error = is_over_tls(address, &Certificates::default()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().contains("root_certificate"), "{error}");
-    assert!(is_asked_for(address, &rooted(&certificate)).unwrap());
+    assert!(is_over_tls(address, &rooted(&certificate)).unwrap());
 }
 
 #[test]
 fn certificates_for_an_address_without_tls_are_refused() {
     let (certificate, _) = identity();
     for url in ["redis://localhost", "unix:///tmp/redis.sock"] {
-        let error = is_asked_for(&at(url), &rooted(&certificate)).unwrap_err();
+        let error = is_over_tls(&at(url), &rooted(&certificate)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         assert!(error.to_string().contains("rediss://"), "{error}");
-        assert!(!is_asked_for(&at(url), &Tls::default()).unwrap());
+        assert!(!is_over_tls(&at(url), &Certificates::default()).unwrap());
     }
 }
 
 #[test]
 fn an_address_that_trusts_any_server_is_refused() {
     let insecure = at("rediss://localhost/#insecure");
-    let error = is_asked_for(&insecure, &Tls::default()).unwrap_err();
+    let error = is_over_tls(&insecure, &Certificates::default()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().contains("#insecure"), "{error}");
 }
