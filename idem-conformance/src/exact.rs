@@ -6,10 +6,10 @@ use super::probe::{
 };
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation};
-use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Owner, ReadReply,
-    RecordKey, Remains, State,
+use idem_runtime::store::author::{
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, HEADER, Owner, ReadReply, Remains, State,
 };
+use idem_runtime::store::{Fence, RecordKey};
 use std::sync::Arc;
 
 cases! {

@@ -8,7 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::key::{KeyBuilder, Operation};
-use idem_runtime::store::{ReadReply, Record, RecordKey, Store as _};
+use idem_runtime::store::author::{ReadReply, Record};
+use idem_runtime::store::{RecordKey, Store as _};
 use idem_runtime::{
     CallBuilder, Error, ErrorKind, OnRunning,
     admin::{Entry, EntryState},

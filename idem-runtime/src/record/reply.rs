@@ -255,3 +255,20 @@ pub enum ResolveReply {
     /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadReply {
+    /// There is no record.
+    Absent,
+    /// There is a record.
+    Found {
+        /// The record.
+        record: Record,
+        /// How long it will still be kept.
+        left: Duration,
+    },
+    /// The value under the key is not a record of this version.
+    Unreadable(Unreadable),
+}

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use idem_harness::RedisServer;
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::ReadCache;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{ReadCache, RecordKey};
 use idem_runtime::testing::{Faulty, StoreOperation};
 use idem_runtime::{
     CallBuilder, Engine, OnRunning,

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use idem_harness::TcpProxy;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, RecordKey, Remains, StoreError,
-    StoreErrorKind, StoreFuture,
+use idem_runtime::store::author::{
+    ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, Remains, StoreFuture,
 };
+use idem_runtime::store::{RecordKey, StoreError, StoreErrorKind};
 use idem_runtime::testing::Forward;
 use idem_tests::shop::{connect, happened, patiently};
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{ReadReply, StoreFuture};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ReadReply, RecordKey, StoreFuture};
 use idem_runtime::testing::Forward;
 use idem_tests::shop;
 use idem_tests::shop::{connected, patiently, until};

@@ -4,7 +4,8 @@ use idem_tests::claims::{complete, finished, take};
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::store::{ClaimRequest, OutcomeKind, Owner, RecordKey, Store};
+use idem_runtime::store::author::{ClaimRequest, Owner};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{
     Engine,
     key::{KeyBuilder, KeyDigest, Operation},

@@ -5,10 +5,11 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_runtime::store::author::{ClaimReply, Owner};
 use idem_runtime::store::sql::{
     Backend, SqlSource, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore,
 };
-use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
     Context, Engine, EngineBuilder, ErrorKind, OnRunning,
     key::{KeyBuilder, Operation},
