@@ -240,7 +240,7 @@ impl Probe {
         let reply = self.store.admit(&self.key, request, &admission).await;
         let is_granted = matches!(reply, Ok(ClaimReply::Granted { .. }));
         assert!(
-            admission.was_sent() || !is_granted,
+            admission.waited().is_some() || !is_granted,
             "a granted claim was sent"
         );
         ok("admit", reply)

@@ -12,8 +12,9 @@ use idem_runtime::store::author::{ClaimRequest, Owner};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store, StoreErrorKind};
 use idem_runtime::{
+    __private::KeyBuilder,
     Classify, Context, Engine, EngineBuilder, Error, Observer, OnRunning,
-    key::{KeyBuilder, Operation},
+    key::Operation,
     observe::{Event, EventKind},
 };
 use serde::{Deserialize, Serialize};

@@ -9,19 +9,11 @@ use ::http::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of a request as the handler receives it.
-///
-/// Buffered as a whole if the request has a key, else streamed.
-pub type RequestBody<B> = Buffered<B>;
-
-/// The body of a response as it leaves the layer.
-///
-/// Buffered as a whole if it was stored, else streamed.
-pub type ResponseBody<B> = Buffered<B>;
-
 /// A body whose beginning, or all of it, is in memory.
 ///
-/// Its frames are those of `B`, shared and not copied.
+/// Its frames are those of `B`, shared and not copied. The body of a request as the handler receives it: buffered as a whole
+/// if the request has a key, else streamed. The body of a response as it leaves the layer: buffered as a whole if it was
+/// stored, else streamed.
 pub struct Buffered<B: Body> {
     frames: Frames,
     rest: BodyEnd<B>,

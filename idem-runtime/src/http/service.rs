@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
-use super::body::{Buffered, Frames, RequestBody, ResponseBody};
+use super::body::{Buffered, Frames};
 use super::exchange::{Disposition, Ended, Exchange};
 use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
@@ -65,7 +65,7 @@ pub(super) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
+    S: Service<Request<Buffered<B>>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send + 'static,
     B: Body + Send + 'static,
@@ -73,7 +73,7 @@ where
     R: Body + Send + 'static,
     R::Error: Send,
 {
-    type Response = Response<ResponseBody<R>>;
+    type Response = Response<Buffered<R>>;
     type Error = S::Error;
     type Future = ServiceFuture<Result<Self::Response, S::Error>>;
 
@@ -92,12 +92,9 @@ where
 }
 
 /// Calls the inner service without any protection.
-async fn pass<S, B, R>(
-    mut inner: S,
-    request: Request<B>,
-) -> Result<Response<ResponseBody<R>>, S::Error>
+async fn pass<S, B, R>(mut inner: S, request: Request<B>) -> Result<Response<Buffered<R>>, S::Error>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    S: Service<Request<Buffered<B>>, Response = Response<R>>,
     B: Body,
     R: Body,
 {
@@ -113,9 +110,9 @@ fn protect<S, B, R>(
     settings: Arc<Settings>,
     inner: S,
     request: Request<B>,
-) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
+) -> impl Future<Output = Result<Response<Buffered<R>>, S::Error>>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Buffered<B>>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
     S::Error: Send + 'static,
     B: Body + Send + 'static,
@@ -196,7 +193,7 @@ fn refuse<R: Body>(
     settings: &Settings,
     problem: Problem,
     request: Option<&Parts>,
-) -> Response<ResponseBody<R>> {
+) -> Response<Buffered<R>> {
     let whole = |body| Buffered::whole(Frames::new(body, None));
     settings.refusal(problem, request).map(whole)
 }
@@ -204,11 +201,11 @@ fn refuse<R: Body>(
 /// The response to the client, of the request's own execution or of another one.
 fn answer<R: Body>(
     settings: &Settings,
-    mut response: Response<ResponseBody<R>>,
+    mut response: Response<Buffered<R>>,
     disposition: &Disposition,
     how: AnswerSource,
     is_head: bool,
-) -> Response<ResponseBody<R>> {
+) -> Response<Buffered<R>> {
     let is_replayed = how != AnswerSource::Executed;
     if is_replayed {
         // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
@@ -242,12 +239,12 @@ struct Execution<S, B: Body> {
     inner: S,
     parts: Parts,
     /// Empty until the request's body is read.
-    body: RequestBody<B>,
+    body: Buffered<B>,
 }
 
 impl<S, B, R> Execution<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    S: Service<Request<Buffered<B>>, Response = Response<R>>,
     B: Body,
     R: Body,
 {
@@ -299,7 +296,7 @@ where
 }
 
 /// Marks the response to a request as a replay, and sets its length and trailers.
-fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, is_head: bool) {
+fn mark_as_replayed<R: Body>(response: &mut Response<Buffered<R>>, is_head: bool) {
     // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
     let has_body = !is_head
         && !response.status().is_informational()
@@ -353,7 +350,7 @@ mod tests {
     fn the_future_of_a_request_has_no_room_for_its_handler() {
         let engine = Engine::new(MemoryStore::new());
         let settings = Settings::new(engine, "shop.api".into(), CallerScope::Public);
-        let handler = service_fn(|_: Request<RequestBody<AxumBody>>| async {
+        let handler = service_fn(|_: Request<Buffered<AxumBody>>| async {
             let room = [7_u8; 4_096];
             tokio::task::yield_now().await;
             let body = AxumBody::from(room.to_vec());

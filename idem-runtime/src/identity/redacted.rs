@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// A value of which only the last characters are shown: see [`redacted`].
-pub struct Redacted<'a, T: ?Sized> {
+struct Redacted<'a, T: ?Sized> {
     value: &'a T,
     last: usize,
 }
@@ -22,7 +21,10 @@ pub struct Redacted<'a, T: ?Sized> {
 /// assert_eq!(redacted("", 4).to_string(), "…");
 /// ```
 #[must_use]
-pub fn redacted<T: fmt::Display + ?Sized>(value: &T, last: usize) -> Redacted<'_, T> {
+pub fn redacted<T: fmt::Display + ?Sized>(
+    value: &T,
+    last: usize,
+) -> impl fmt::Display + fmt::Debug {
     Redacted { value, last }
 }
 

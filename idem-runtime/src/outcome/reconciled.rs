@@ -3,7 +3,7 @@
 use super::answer::Answer;
 
 /// The finding of a reconcile hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T> {
     /// The effect happened, and this is the answer that the call would have had. It is stored and replayed; the body
@@ -55,12 +55,14 @@ pub trait Finding<T> {
     fn verdict(self) -> Reconciled<T>;
 }
 
+#[doc(hidden)]
 impl<T> Finding<T> for Reconciled<T> {
     fn verdict(self) -> Self {
         self
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
 impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<T> {
@@ -68,6 +70,7 @@ impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
 impl<T> Finding<Answer<T>> for Reconciled<T> {
     fn verdict(self) -> Reconciled<Answer<T>> {
@@ -79,6 +82,7 @@ impl<T> Finding<Answer<T>> for Reconciled<T> {
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
 impl<T, E> Finding<Answer<T>> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<Answer<T>> {

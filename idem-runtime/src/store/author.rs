@@ -16,6 +16,5 @@ pub use crate::record::transition::{
     release_with_journal, released_life, renew, resolve,
 };
 pub use crate::record::{
-    AnswerTypes, HEADER, Header, Journal, JournalKind, LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS,
-    MAX_RETAIN, Owner, Record, State, Unreadable,
+    AnswerTypes, HEADER, Header, Journal, JournalKind, MAX_RETAIN, Owner, Record, State, Unreadable,
 };

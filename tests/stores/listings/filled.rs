@@ -7,8 +7,9 @@ use std::time::Duration;
 use idem_runtime::store::author::{ClaimRequest, Owner};
 use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{
+    __private::KeyBuilder,
     Engine,
-    key::{KeyBuilder, KeyDigest, Operation},
+    key::{KeyDigest, Operation},
 };
 use tokio::task::JoinSet;
 

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::to_vec;
 use crate::{
-    fingerprint::{Digest, FingerprintBuilder},
-    key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, ToKey},
+    identity::fingerprint::{Digest, FingerprintBuilder},
+    identity::key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, ToKey},
 };
 
 const FILE: &str = include_str!("../../../vectors/canonical-1.txt");

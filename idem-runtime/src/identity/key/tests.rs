@@ -4,7 +4,7 @@ use std::error::Error as _;
 use serde::Serialize;
 
 use super::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
-use crate::fingerprint::FingerprintBuilder;
+use crate::identity::fingerprint::FingerprintBuilder;
 
 fn builder() -> KeyBuilder {
     KeyBuilder::new("op", DEFAULT_MAX_KEY_BYTES)

@@ -47,7 +47,7 @@ impl Fixture {
         cache: LocalCache,
         settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Self {
-        let (store, events) = (Faulty::over(store), Events::default());
+        let (store, events) = (Faulty::new(store), Events::default());
         let builder = Engine::builder(store.clone()).observer(events.clone());
         Self {
             engine: settings(builder.local_cache(cache)).build().unwrap(),

@@ -11,8 +11,7 @@ use idem_runtime::store::sql::{
 };
 use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
-    Context, Engine, EngineBuilder, ErrorKind, OnRunning,
-    key::{KeyBuilder, Operation},
+    __private::KeyBuilder, Context, Engine, EngineBuilder, ErrorKind, OnRunning, key::Operation,
 };
 use idem_tests::events::Events;
 use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, patiently, persistent};
