@@ -26,7 +26,7 @@ pub use crate::outcome::codec::{
     Body, Encoded, EncodedAnswer, Format, Sink, Undecodable, Unencodable,
 };
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
-pub use crate::outcome::reconciled::Finding;
+pub use crate::outcome::reconciled::HookVerdict;
 pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,

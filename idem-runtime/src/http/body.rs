@@ -312,9 +312,9 @@ mod tests {
     use super::*;
 
     /// A body that has these frames at once.
-    struct Given(VecDeque<Frame<Bytes>>);
+    struct GivenFrames(VecDeque<Frame<Bytes>>);
 
-    impl Body for Given {
+    impl Body for GivenFrames {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -333,8 +333,8 @@ mod tests {
         }
     }
 
-    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<Given> {
-        let body = Given(frames.into_iter().collect());
+    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<GivenFrames> {
+        let body = GivenFrames(frames.into_iter().collect());
         let (frames, end) = at_once(read(body, usize::MAX, |_| ()));
         Buffered::new(frames, end)
     }
@@ -349,7 +349,7 @@ mod tests {
         Frame::trailers(trailers)
     }
 
-    fn next(body: &mut Buffered<Given>) -> Option<Frame<Bytes>> {
+    fn next(body: &mut Buffered<GivenFrames>) -> Option<Frame<Bytes>> {
         let frame = at_once(std::future::poll_fn(|cx| {
             Pin::new(&mut *body).poll_frame(cx)
         }));

@@ -13,13 +13,13 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames};
-use super::exchange::{Disposition, Ended, Exchange};
+use super::exchange::{Disposition, Ended, RequestEnd};
 use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request;
-use super::settings::Settings;
+use super::settings::LayerSettings;
 use super::status::KeyVerdict;
 use crate::call::context::context;
 use crate::call::reconcile::{reconciled, unsettled};
@@ -51,12 +51,12 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// Dropped before its claim, nothing has happened; dropped later, the request continues, and its response is stored.
 pub struct Idempotency<S> {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
 }
 
 impl<S> Idempotency<S> {
-    pub(super) fn new(settings: Arc<Settings>, inner: S) -> Self {
+    pub(super) fn new(settings: Arc<LayerSettings>, inner: S) -> Self {
         Self { settings, inner }
     }
 }
@@ -107,7 +107,7 @@ where
 ///
 /// The future is made of an `async` block, because that of an `async fn` has room for its arguments twice.
 fn protect<S, B, R>(
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
     request: Request<B>,
 ) -> impl Future<Output = Result<Response<Buffered<R>>, S::Error>>
@@ -170,7 +170,7 @@ where
         execution.body = body;
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
-        let Exchange { end, how } = run_in_task(call, output, executed).await;
+        let RequestEnd { end, how } = run_in_task(call, output, executed).await;
         Ok(match end {
             Ended::Answered {
                 response,
@@ -190,7 +190,7 @@ where
 
 /// The response of a refusal. `request` is the head of the refused request.
 fn refuse<R: Body>(
-    settings: &Settings,
+    settings: &LayerSettings,
     problem: Problem,
     request: Option<&Parts>,
 ) -> Response<Buffered<R>> {
@@ -200,7 +200,7 @@ fn refuse<R: Body>(
 
 /// The response to the client, of the request's own execution or of another one.
 fn answer<R: Body>(
-    settings: &Settings,
+    settings: &LayerSettings,
     mut response: Response<Buffered<R>>,
     disposition: &Disposition,
     how: AnswerSource,
@@ -235,7 +235,7 @@ fn answer<R: Body>(
 ///
 /// Boxed, and its future as well: a call moves its body several times before it is polled.
 struct Execution<S, B: Body> {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
     parts: Parts,
     /// Empty until the request's body is read.
@@ -248,7 +248,7 @@ where
     B: Body,
     R: Body,
 {
-    async fn run(self: Box<Self>) -> Exchange<R, S::Error> {
+    async fn run(self: Box<Self>) -> RequestEnd<R, S::Error> {
         if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
@@ -256,7 +256,7 @@ where
             // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context()).await };
             if let Some(landed) = reconciled(hook).await {
-                return Exchange::landed(landed);
+                return RequestEnd::landed(landed);
             }
         }
         let Self {
@@ -272,7 +272,7 @@ where
             ready
         });
         if let Err(error) = ready.await {
-            return Exchange::executed(Ended::Unready(error));
+            return RequestEnd::executed(Ended::Unready(error));
         }
         let cx = context();
         if waited
@@ -282,12 +282,12 @@ where
             let retry_after = lease.lasts();
             let error = Error::new(ErrorKind::Running { retry_after }, settings.operation());
             let error = error.detail("the lease was lost while the request waited for the service");
-            return Exchange::executed(Ended::Refused(error));
+            return RequestEnd::executed(Ended::Refused(error));
         }
         let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;
         let max_bytes = settings.max_response_bytes();
-        Exchange::of(result, has_payment, &settings.rules, max_bytes).await
+        RequestEnd::of(result, has_payment, &settings.rules, max_bytes).await
     }
 
     fn copy(&self) -> Request<Bytes> {
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn the_future_of_a_request_has_no_room_for_its_handler() {
         let engine = Engine::new(MemoryStore::new());
-        let settings = Settings::new(engine, "shop.api".into(), CallerScope::Public);
+        let settings = LayerSettings::new(engine, "shop.api".into(), CallerScope::Public);
         let handler = service_fn(|_: Request<Buffered<AxumBody>>| async {
             let room = [7_u8; 4_096];
             tokio::task::yield_now().await;

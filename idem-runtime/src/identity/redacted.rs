@@ -30,7 +30,7 @@ pub fn redacted<T: fmt::Display + ?Sized>(
 
 impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut length = Length(0);
+        let mut length = CharacterCount(0);
         write!(length, "{}", self.value)?;
         f.write_char('…')?;
         let hidden = length.0 - self.last.min(length.0 / 2);
@@ -41,9 +41,9 @@ impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
 debug_fields!([T: ?Sized] Redacted<'_, T> { last });
 
 /// Counts characters.
-struct Length(usize);
+struct CharacterCount(usize);
 
-impl Write for Length {
+impl Write for CharacterCount {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0 += text.chars().count();
         Ok(())
