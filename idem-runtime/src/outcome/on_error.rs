@@ -6,23 +6,23 @@ use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
 
 /// `on_error = classify`: the error's [`Classify`] decides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Classified;
 
 /// `on_error = release`: every error releases the key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Release;
 
 /// `on_error = keep`: every error is an answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Keep;
 
 /// `on_error = unknown`: every error leaves the outcome unknown.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Unknown;
 
 /// `on_error = path`: a function of the error decides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct By<F>(pub F);
 
 /// How an error is stored, or that it is not.
@@ -65,7 +65,7 @@ pub trait ClassifiedError: Classify + Replay {}
 impl<E: Classify + Replay> ClassifiedError for E {}
 
 /// The default treatment of a step's error: [`Classified`], not the `on_error` of its call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClassifiedStep;
 
 /// An error of a step. A single trait, so that missing bounds produce one compiler error.
