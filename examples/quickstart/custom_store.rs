@@ -18,12 +18,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_conformance::{BoxFuture, Fixture, Plant, cases};
 use idem_runtime::clock::{Clock, ManualClock};
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreFuture, Unreadable, append, claim, complete, release, release_with_journal, released_life,
-    renew, resolve,
+    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture, Unreadable,
+    append, claim, complete, release, release_with_journal, released_life, renew, resolve,
 };
+use idem_runtime::store::{RecordKey, Store};
 
 /// Each record with the moment at which it expires.
 type Rows = HashMap<RecordKey, (Bytes, Duration)>;

@@ -15,10 +15,11 @@ use idem_examples::zookeeper_store::place::{self, LARGEST, Place};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
-    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
+use idem_runtime::store::author::{
+    ClaimReply, ClaimRequest, CompleteReply, HEADER, Header, Owner, ReadReply, RenewReply, State,
+    Watch,
 };
+use idem_runtime::store::{Fence, OutcomeKind, RecordKey, Store, StoreErrorKind};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::store::{Current, Header, Journal, Record, Unreadable};
+use idem_runtime::store::author::{Current, Header, Journal, Record, Unreadable};
 use tokio::join;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, MultiWriteError};
 
@@ -145,7 +145,8 @@ pub(super) async fn sweep(client: &Client, root: &str, shard: &str) -> Result<us
 mod tests {
     use idem_harness::ZooKeeperServer;
     use idem_runtime::key::{KeyDigest, Operation};
-    use idem_runtime::store::{Fence, Owner, RecordKey, State};
+    use idem_runtime::store::author::{Owner, State};
+    use idem_runtime::store::{Fence, RecordKey};
 
     use super::*;
 

@@ -7,7 +7,7 @@
 //! conformance suite of `idem-runtime` against the store, which decides whether an engine may use it.
 //!
 //! Only the public API of `idem-runtime` is used. Its functions
-//! [`claim`](idem_runtime::store::claim), [`complete`](idem_runtime::store::complete) and so on
+//! [`claim`](idem_runtime::store::author::claim), [`complete`](idem_runtime::store::author::complete) and so on
 //! decide; a store passes them the stored record and its remaining lifetime, and writes the result,
 //! if the record is unchanged.
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use idem_runtime::store::{Feed, RecordKey, StoreError, Watch, Watchers};
+use idem_runtime::store::author::{Feed, Watch, Watchers};
+use idem_runtime::store::{RecordKey, StoreError};
 use tokio::task::JoinHandle;
 use zookeeper_client::{AddWatchMode, Client, EventType, PersistentWatcher, SessionState};
 

@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::store::{MAX_RETAIN, Record, RecordKey, Unreadable};
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{MAX_RETAIN, Record, Unreadable};
 
 /// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is configured
 /// otherwise (`jute.maxbuffer`), and closes the connection of a client that sends more; the rest is for

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Journal, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, append, claim, complete, release,
-    release_with_journal, released_life, renew, resolve,
+    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture, Unreadable,
+    Watch, append, claim, complete, release, release_with_journal, released_life, renew, resolve,
 };
+use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use zookeeper_client::Client;
 
 use super::exchange::{self, NEW, Write, look, replace};

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{
-    Finding, FindingLevel, ListRequest, RecordKey, Store, StoreError, StoreErrorKind,
-};
+use idem_runtime::store::author::ListRequest;
+use idem_runtime::store::{Finding, FindingLevel, RecordKey, Store, StoreError, StoreErrorKind};
 use serde_json::{Value, json};
 
 use crate::arguments::Connection;

@@ -154,9 +154,8 @@ pub(crate) fn hex_32(digits: &[u8]) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
-    use idem_runtime::key::{
-        DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyError, KeyPart, ToKey,
-    };
+    use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyError, KeyPart};
+    use idem_runtime::key::{FormatKey, ToKey};
     use proptest::prelude::*;
 
     use super::*;

@@ -124,8 +124,8 @@ fn describe(
                 // Two clocks: the store's, and that of the process.
                 let lasted = attempt.ended.duration_since(started);
                 let lasted = duration(lasted.unwrap_or_default());
-                let end = attempt.end;
-                writeln!(out, "    {end} after {lasted}: {}", end.explanation())?;
+                let (end, explanation) = (attempt.end.as_str(), attempt.end.explanation());
+                writeln!(out, "    {end} after {lasted}: {explanation}")?;
             }
             HistoryEvent::Act(act) => describe_act(out, act)?,
             _ => {}
@@ -188,8 +188,9 @@ fn describe_act(out: &mut dyn Write, act: &OperatorAct) -> io::Result<()> {
         "" => "an operator".to_owned(),
         name => format!("the operator {}", printed(name)),
     };
-    let (verb, at) = (act.verb, exact(act.at));
-    writeln!(out, "    {verb} by {operator} {at}: {}", verb.explanation())?;
+    let (verb, explanation) = (act.verb.as_str(), act.verb.explanation());
+    let at = exact(act.at);
+    writeln!(out, "    {verb} by {operator} {at}: {explanation}")?;
     if !act.step.is_empty() {
         writeln!(out, "    steps: {}", printed(&act.step))?;
     }

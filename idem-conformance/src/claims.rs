@@ -4,9 +4,9 @@ use super::probe::{
     A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, SUPERSEDED, answer, ask_to_find_out, at_most,
     by, dated, header, pending, request_by,
 };
-use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply,
-    State,
+use idem_runtime::store::Fence;
+use idem_runtime::store::author::{
+    AppendReply, ClaimReply, ClaimRequest, Needs, Owner, ReadReply, Remains, RenewReply, State,
 };
 use std::future::poll_fn;
 use std::pin::pin;

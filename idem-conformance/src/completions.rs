@@ -4,7 +4,7 @@ use super::probe::{
     A, B, C, IN_TIME, LEASE, NO_RECORDS, Probe, RETAIN, TTL, answer, ask_to_find_out, header,
     request_by, unknown_outcome,
 };
-use idem_runtime::store::{ClaimReply, CompleteReply};
+use idem_runtime::store::author::{ClaimReply, CompleteReply};
 
 cases! {
     2 the_owner_of_a_live_claim_completes: transport,

@@ -4,12 +4,13 @@ use super::probe::{
     A, ASKED, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, by, finished, header,
     pending, record, request_by, request_with,
 };
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation};
-use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Owner, ReadReply,
-    RecordKey, Remains, State,
+use idem_runtime::key::{KeyDigest, Operation};
+use idem_runtime::store::author::{
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, HEADER, Owner, ReadReply, Remains, State,
 };
+use idem_runtime::store::{Fence, RecordKey};
 use std::sync::Arc;
 
 cases! {

@@ -45,7 +45,7 @@ pub trait Fixture: Send + Sync {
         Duration::ZERO
     }
 
-    /// The time limit of a notification of a [`Watch`](idem_runtime::store::Watch) or a listener, by the machine's clock.
+    /// The time limit of a notification of a [`Watch`](idem_runtime::store::author::Watch) or a listener, by the machine's clock.
     ///
     /// After it the store is taken for one that does not notify. A fault of notifications costs it about ten times: 5
     /// seconds, the default, suit a store on the same machine, and a busy server may need 20. While a

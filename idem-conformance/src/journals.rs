@@ -7,9 +7,10 @@ use super::probe::{
 use bytes::Bytes;
 use idem_runtime::admin::{Attempt, AttemptEnd};
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
-    OutcomeKind, ReleaseReply, Remains, State, Unreadable,
+    ReleaseReply, Remains, State, Unreadable,
 };
 use std::time::{Duration, SystemTime};
 

@@ -5,7 +5,9 @@ use super::probe::{
     request_by,
 };
 use idem_runtime::FOREVER;
-use idem_runtime::store::{ClaimReply, CompleteReply, MAX_RETAIN, ReadReply, Remains, State};
+use idem_runtime::store::author::{
+    ClaimReply, CompleteReply, MAX_RETAIN, ReadReply, Remains, State,
+};
 use std::time::Duration;
 
 cases! {

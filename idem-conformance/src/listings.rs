@@ -3,7 +3,8 @@
 use super::probe::{MS, Probe, RETAIN, header, pending, unknown_outcome};
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{ListReply, ListRequest, Listed, RecordKey, State, StoreErrorKind};
+use idem_runtime::store::author::{ListReply, ListRequest, Listed, State};
+use idem_runtime::store::{RecordKey, StoreErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

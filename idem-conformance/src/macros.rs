@@ -44,6 +44,6 @@ macro_rules! expect {
 /// The record of a done key, and its remaining life.
 macro_rules! replayed {
     ($reply:expr) => {
-        expect!($reply, idem_runtime::store::ClaimReply::Done { record, left } => (record, left))
+        expect!($reply, idem_runtime::store::author::ClaimReply::Done { record, left } => (record, left))
     };
 }

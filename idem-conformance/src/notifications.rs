@@ -5,7 +5,8 @@ use super::probe::{
     A, B, IN_TIME, Probe, RELEASED, RETAIN, answer, done, header, owner, request_by,
 };
 use super::resolving::{reset, resolved};
-use idem_runtime::store::{ClaimReply, OutcomeKind, Remains, Watch};
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::{ClaimReply, Remains, Watch};
 use std::sync::Arc;
 
 cases! {

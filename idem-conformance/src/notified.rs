@@ -9,7 +9,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use idem_runtime::key::KeyDigest;
-use idem_runtime::store::{Hearing, Listener, Store};
+use idem_runtime::store::Store;
+use idem_runtime::store::author::{Hearing, Listener};
 
 /// Whether the future completes within the fixture's patience.
 pub(crate) async fn in_time(patience: Duration, happens: impl Future<Output = ()>) -> bool {

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use super::fixture::{Fixture, Plant};
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{
-    Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header,
-    Journal, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
+use idem_runtime::store::author::{
+    Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal,
+    Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, UNDECIDED,
+    Unreadable, Watch,
 };
+use idem_runtime::store::{Fence, OutcomeKind, RecordKey, Store, StoreError};
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
 pub(super) const B: Owner = Owner::from_bytes(*b"owner B of tests");
@@ -239,7 +240,7 @@ impl Probe {
         let reply = self.store.admit(&self.key, request, &admission).await;
         let is_granted = matches!(reply, Ok(ClaimReply::Granted { .. }));
         assert!(
-            admission.was_sent() || !is_granted,
+            admission.waited().is_some() || !is_granted,
             "a granted claim was sent"
         );
         ok("admit", reply)

@@ -5,7 +5,7 @@ use super::probe::{
     A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask_to_find_out, at_most, by,
     finished, header, owner, pending, record, request_by, undecided, unlimited,
 };
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, ListRequest, ReleaseReply,
     Remains, RenewReply, ResolveReply, State,
 };

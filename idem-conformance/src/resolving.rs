@@ -4,7 +4,8 @@ use super::probe::{
     B, NO_RECORDS, Probe, RETAIN, TTL, done, header, record, request_by, undecided,
 };
 use bytes::Bytes;
-use idem_runtime::store::{Fence, Header, OutcomeKind, Owner, ResolveReply, State};
+use idem_runtime::store::author::{Header, Owner, ResolveReply, State};
+use idem_runtime::store::{Fence, OutcomeKind};
 
 cases! {
     10 a_resolution_that_is_no_record_is_refused,

@@ -6,8 +6,9 @@ use super::probe::{
     A, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, by, finished, record, request_by,
 };
 use bytes::Bytes;
-use idem_runtime::store::{
-    ClaimReply, CompleteReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::author::{
+    ClaimReply, CompleteReply, Header, ReadReply, Remains, RenewReply, ResolveReply,
 };
 
 cases! {

@@ -5,7 +5,7 @@ use super::probe::{
     A, B, LEASE, OUTCOMES, Probe, REMAINS, TTL, answer, ask_to_find_out, by, dated, done, header,
     pending, reconciling, record, request_by,
 };
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     ClaimReply, CompleteReply, HEADER, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
     State, Unreadable,
 };

@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use idem_conformance::{BoxFuture, Fixture, History, Plant, replay, sequences};
 use idem_runtime::clock::ManualClock;
+use idem_runtime::store::author::{Owner, ReadReply, ReleaseReply, Remains, State, StoreFuture};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
-    Owner, ReadReply, RecordKey, ReleaseReply, Remains, State, Store, StoreFuture,
-};
+use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
 use tokio::runtime::{Builder, Runtime};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_runtime::store::Owner;
+use idem_runtime::store::author::Owner;
 use redis::{Client, Cmd, RedisError};
 use tokio::time::Instant;
 

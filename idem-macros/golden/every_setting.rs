@@ -36,7 +36,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
                 return out;
             }
             if ::idem_runtime::__private::unsettled() {
-                let hook = async { ::idem_runtime::__private::Finding::verdict(bank.find(order).await) };
+                let hook = async { ::idem_runtime::__private::HookVerdict::verdict(bank.find(order).await) };
                 if let ::core::option::Option::Some(answer) = ::idem_runtime::__private::reconciled(hook).await {
                     return ::core::result::Result::Ok(answer);
                 }

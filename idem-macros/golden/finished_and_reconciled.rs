@@ -34,7 +34,7 @@ fn pay<'async_trait>(
                         Self::find
                     );
                     let hook = async {
-                        ::idem_runtime::__private::Finding::verdict(hook.call((&(self), &(id), &*note, &cx,)).await)
+                        ::idem_runtime::__private::HookVerdict::verdict(hook.call((&(self), &(id), &*note, &cx,)).await)
                     };
                     if let ::core::option::Option::Some(answer) = ::idem_runtime::__private::reconciled(hook).await {
                         return ::core::result::Result::Ok(answer);

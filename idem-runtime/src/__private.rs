@@ -15,16 +15,19 @@ pub use crate::call::{
 pub use crate::env::catch_unwind::unwind;
 #[cfg(feature = "_certificates")]
 pub use crate::env::certificates::Certificates;
+pub use crate::env::credentials::ProviderError;
 pub use crate::env::lock::Lock;
 pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
-pub use crate::identity::key::FormatKey;
+pub use crate::identity::canonical::CanonicalError;
+pub use crate::identity::fingerprint::{Digest, FingerprintBuilder, FingerprintError};
+pub use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyError, KeyPart};
 pub use crate::identity::operation::Operation;
 pub use crate::outcome::class::Class;
 pub use crate::outcome::codec::{
     Body, Encoded, EncodedAnswer, Format, Sink, Undecodable, Unencodable,
 };
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
-pub use crate::outcome::reconciled::Finding;
+pub use crate::outcome::reconciled::HookVerdict;
 pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,

@@ -367,6 +367,7 @@ impl Error {
     }
 
     /// Whether the body has ended with a business error, which could not be stored ([`ErrorKind::NotStored`]).
+    #[doc(hidden)] // for the verdicts of idem-consumers
     #[must_use]
     pub fn is_of_business_error(&self) -> bool {
         self.0.business

@@ -140,29 +140,23 @@ pub mod codec {
 /// # Ok(()) }
 /// ```
 pub mod credentials {
-    pub use crate::env::credentials::{Credentials, CredentialsProvider, ProviderError};
+    pub use crate::env::credentials::{Credentials, CredentialsProvider};
 }
 
 /// The digest of a request, by which a key refuses another request.
 pub mod fingerprint {
-    pub use crate::identity::fingerprint::{
-        Digest, Fingerprint, FingerprintBuilder, FingerprintError, ToFingerprint,
-    };
+    pub use crate::identity::fingerprint::{Fingerprint, ToFingerprint};
 }
 
 /// Operations and keys: the identity of a call.
 pub mod key {
     pub use crate::identity::call_id::CallKey;
-    pub use crate::identity::canonical::CanonicalError;
-    pub use crate::identity::key::{
-        DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart,
-        ParseKeyDigestError, ToKey,
-    };
+    pub use crate::identity::key::{FormatKey, KeyDigest, ParseKeyDigestError, ToKey};
     pub use crate::identity::operation::Operation;
-    pub use crate::identity::redacted::{Redacted, redacted};
+    pub use crate::identity::redacted::redacted;
 }
 
-/// The types behind [`step()`].
+#[doc(hidden)] // bounds and defaults of `step()`, which no user names
 pub mod steps {
     pub use crate::call::{Hook, NoHook, StepHook, StepName};
 }

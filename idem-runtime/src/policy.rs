@@ -118,18 +118,17 @@ macro_rules! policy_setters {
 pub(crate) use policy_setters;
 
 /// The result of a duplicate of a finished call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDuplicate {
     /// The stored answer: idempotent.
-    #[default]
     Replay,
     /// [`ErrorKind::Duplicate`](crate::ErrorKind::Duplicate) with the time that is left: a cool-down.
     Reject,
 }
 
 /// The behaviour of a duplicate while the first call runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRunning {
     /// Waits up to this long for the answer, then
@@ -140,12 +139,11 @@ pub enum OnRunning {
 }
 
 /// What becomes of a key whose body was dropped half-way with its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnCancel {
     /// The lease lapses, and then the next call runs the body: an effect that is still under way has
     /// this time to land.
-    #[default]
     Hold,
     /// The key is released at once, for bodies whose half-done work is harmless.
     Release,
@@ -154,22 +152,20 @@ pub enum OnCancel {
 }
 
 /// What becomes of a key whose body panicked. The attempt counts either way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnPanic {
     /// The key is released.
-    #[default]
     Release,
     /// The outcome is [unknown](crate::ErrorKind::Unknown) until it is settled.
     Unknown,
 }
 
 /// What becomes of a body whose lease is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLeaseLost {
     /// It runs on; [`Context::lease_lost`](crate::Context::lease_lost) notifies it.
-    #[default]
     Continue,
     /// It is dropped at its next await.
     Cancel,
@@ -182,7 +178,7 @@ pub enum OnLeaseLost {
 ///
 /// It is unconfirmed as well if its record was lost, and the key has another one that it must not replace: of other
 /// arguments, or unreadable. Such an answer is not stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnUnconfirmed {
     /// The answer while the lease lasts; [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed) once it has
@@ -190,7 +186,6 @@ pub enum OnUnconfirmed {
     ///
     /// While the lease lasts no other body can have started. A store that stays away for the rest of the lease, or a
     /// process that dies before the answer is stored, can still lead to another answer later.
-    #[default]
     WithinLease,
     /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no unconfirmed answer, and so never one
     /// that differs from a later one.
@@ -226,11 +221,10 @@ pub enum OnUnconfirmed {
 ///
 /// An expired one-time token starts nothing in an outage either, nor does a call with `max_attempts` of 1: it takes no
 /// [`Run`](Self::Run) of its engine, and one of its own is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOutage {
     /// It fails with [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable).
-    #[default]
     Fail,
     /// Its body runs without any protection, and the observer is notified.
     Run,
@@ -241,11 +235,10 @@ pub enum OnOutage {
 /// Every record carries type tags of the answers of the function that claimed it last: of the value, and of the kept
 /// error; see [`Replay`](crate::codec::Replay) for the names that are compared. A function that shares the `op` by mistake, or
 /// an earlier version of this one, has another type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOtherType {
     /// [`ErrorKind::WrongType`](crate::ErrorKind::WrongType): its answer is not read, and nothing runs.
-    #[default]
     Reject,
     /// The call goes on: an answer is read as the type of this function, and a key without one is taken over. For a
     /// type that got another name, or became another, and reads earlier stored answers.
@@ -276,7 +269,7 @@ macro_rules! define_policy {
         /// assert_eq!(paid, Ok(1_250));
         /// # });
         /// ```
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         #[must_use = "a policy has an effect once a builder has it"]
         pub struct Policy {
             $(pub(crate) $name: Option<$ty>,)*

@@ -7,8 +7,9 @@ use idem_consumers::{
     BrokerError, Consumer, ConsumerError, DeadLetterReason, MemoryDelivery, MemoryQueue, Message,
     MessageId, Raw, Summary,
 };
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::clock::ManualClock;
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, redacted};
+use idem_runtime::key::redacted;
 use idem_runtime::observe::{Event, EventKind};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine, ErrorKind, Observer, Policy};

@@ -1,6 +1,8 @@
 //! Encrypted answers: which call, request and engine an answer is read for.
 
-use idem_runtime::{codec::EncryptionKeys, fingerprint::Fingerprint};
+use idem_runtime::{
+    __private::FingerprintBuilder, codec::EncryptionKeys, fingerprint::Fingerprint,
+};
 
 use crate::prelude::*;
 use crate::rows::Row;
@@ -68,13 +70,19 @@ async fn an_answer_that_was_moved_to_another_key_or_prefix_is_refused(fixture: F
     }
 }
 
+/// The fingerprint of a payment of 99.99.
+fn of_another_amount() -> Fingerprint {
+    let asked = FingerprintBuilder::value("pay", &9_999_u64).finish();
+    asked.unwrap().fingerprint()
+}
+
 /// The answer to a payment of 12.50 is not that to one of 99.99, whatever the header says.
 async fn an_answer_that_was_given_another_fingerprint_is_refused(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
     let pay = |cents: u64| fixture.pay().fingerprint(&cents);
     write(pay(1_250)).await;
     let genuine = stored(&fixture, 7).await;
-    let other = Fingerprint::of("pay", &9_999_u64).unwrap();
+    let other = of_another_amount();
     for planted in [Fingerprint::NONE, other] {
         let mut changed = genuine.clone();
         changed[36..52].copy_from_slice(planted.as_bytes());
@@ -97,7 +105,7 @@ async fn an_answer_by_hand_is_for_the_request_of_its_entry(fixture: Fixture) {
     assert_eq!(unknown.await, Err(PayError::TimedOut));
     let genuine = stored(&fixture, 7).await;
     let mut changed = genuine.clone();
-    changed[36..52].copy_from_slice(Fingerprint::of("pay", &9_999_u64).unwrap().as_bytes());
+    changed[36..52].copy_from_slice(of_another_amount().as_bytes());
     fixture.plant(&changed);
     let of_call = pay(1_250).entry().await.unwrap().unwrap();
     let error = of_call.resolve(&MEMO.to_owned()).await.unwrap_err();

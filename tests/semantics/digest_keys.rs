@@ -1,9 +1,10 @@
 //! Names and fingerprints of records by a secret: the guesses that a reader of the store can try, and the records of
 //! processes with a former secret.
 
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, FingerprintBuilder, KeyBuilder};
 use idem_runtime::EngineBuilder;
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation};
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::RecordKey;
 
 use crate::prelude::*;
@@ -105,7 +106,8 @@ async fn a_reader_confirms_a_guess_only_without_a_secret(fixture: Fixture) {
         let (name, asked) = listed(&fixture).await;
         let plain = KeyBuilder::new(OPERATION, DEFAULT_MAX_KEY_BYTES).key(CARD);
         let plain = plain.unwrap();
-        let guessed = Fingerprint::of(OPERATION, &CENTS).unwrap();
+        let guessed = FingerprintBuilder::value(OPERATION, &CENTS).finish();
+        let guessed = guessed.unwrap().fingerprint();
         assert_eq!(name == plain, secret.is_none());
         assert_eq!(asked == guessed, secret.is_none());
         let told = format!(

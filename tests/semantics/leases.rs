@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::store::{Header, RecordKey, RenewReply, StoreFuture};
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{Header, RenewReply, StoreFuture};
 use idem_runtime::testing::Forward;
 use idem_runtime::{Observer, observe::Event};
 use idem_tests::events::Events;

@@ -5,8 +5,9 @@ pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::Duration;
 
 pub(crate) use idem_runtime::clock::Clock;
+pub(crate) use idem_runtime::store::Store;
+pub(crate) use idem_runtime::store::author::ReadReply;
 pub(crate) use idem_runtime::store::memory::MemoryStore;
-pub(crate) use idem_runtime::store::{ReadReply, Store};
 pub(crate) use idem_runtime::{
     CallBuilder, Class, Context, Engine, Error, ErrorKind, OnCancel, OnDuplicate, OnLeaseLost,
     OnOtherType, OnOutage, OnRunning, Reconciled, admin::EntryState, claim::Acquired, idempotent,

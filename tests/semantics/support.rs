@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::key::{KeyBuilder, Operation};
-use idem_runtime::store::{ReadReply, Record, RecordKey, Store as _};
+use idem_runtime::__private::KeyBuilder;
+use idem_runtime::key::Operation;
+use idem_runtime::store::author::{ReadReply, Record};
+use idem_runtime::store::{RecordKey, Store as _};
 use idem_runtime::{
     CallBuilder, Error, ErrorKind, OnRunning,
     admin::{Entry, EntryState},

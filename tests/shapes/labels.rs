@@ -4,12 +4,7 @@
 
 use super::{Answer, Failure, engine};
 use async_trait::async_trait;
-use idem_runtime::{
-    Error,
-    admin::Entry,
-    idempotent,
-    key::{Redacted, redacted},
-};
+use idem_runtime::{Error, admin::Entry, idempotent, key::redacted};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::Arc;
@@ -70,7 +65,7 @@ async fn skipped(number: u64, #[idem(skip)] note: &str) -> Answer<u64> {
     FAILED
 }
 
-fn shown<T: std::fmt::Display>(value: &T) -> Redacted<'_, T> {
+fn shown<T: std::fmt::Display>(value: &T) -> impl std::fmt::Display + '_ {
     redacted(value, 2)
 }
 

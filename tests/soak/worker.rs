@@ -226,7 +226,7 @@ impl Worker {
         };
         let mut words = String::new();
         for attempt in entry.recorded_attempts() {
-            let (fence, end) = (attempt.fence.get(), attempt.end);
+            let (fence, end) = (attempt.fence.get(), attempt.end.as_str());
             write!(words, " {fence}:{end}").expect("a string takes anything");
         }
         if !words.is_empty() {

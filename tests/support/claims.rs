@@ -1,9 +1,8 @@
 //! The records of claims and completions, as the engine writes them.
 
 use bytes::Bytes;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, Store,
-};
+use idem_runtime::store::author::{ClaimReply, ClaimRequest, CompleteReply, Header, State};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 
 pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {

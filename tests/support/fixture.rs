@@ -9,10 +9,7 @@ use idem_harness::RedisServer;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
-use idem_runtime::{
-    CallBuilder, Engine, EngineBuilder,
-    key::{KeyBuilder, Operation},
-};
+use idem_runtime::{__private::KeyBuilder, CallBuilder, Engine, EngineBuilder, key::Operation};
 use tokio::task::JoinHandle;
 
 use crate::events::Events;
@@ -83,7 +80,7 @@ impl Fixture {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("test-{}-{number}", std::process::id());
-        let store = Faulty::over(store);
+        let store = Faulty::new(store);
         let (clock, events) = (ManualClock::new(), Events::default());
         let [engine, far] = engines(&store, &prefix, &clock, &events, |builder| builder);
         Self {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_conformance::{BoxFuture, Fixture, Plant};
+use idem_runtime::store::author::ReadCache;
 use idem_runtime::store::layered::LayeredStore;
-use idem_runtime::store::{ReadCache, RecordKey, Store};
+use idem_runtime::store::{RecordKey, Store};
 
 use crate::shop::{PATIENCE, until};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};
 use std::{process, thread};
 
-use idem_runtime::store::Owner;
+use idem_runtime::store::author::Owner;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Prints a line. A worker whose test is gone ends.

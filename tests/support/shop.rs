@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
+use idem_runtime::store::author::{ClaimRequest, Owner};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+use idem_runtime::store::{RecordKey, Store, StoreErrorKind};
 use idem_runtime::{
+    __private::KeyBuilder,
     Classify, Context, Engine, EngineBuilder, Error, Observer, OnRunning,
-    key::{KeyBuilder, Operation},
+    key::Operation,
     observe::{Event, EventKind},
 };
 use serde::{Deserialize, Serialize};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::claim::Acquired;
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, Operation, ToKey};
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store,
-};
+use idem_runtime::key::{Operation, ToKey};
+use idem_runtime::store::author::{ClaimReply, ClaimRequest, Header, Owner, State};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use idem_runtime::claim::Acquired;
 use idem_runtime::step;
-use idem_runtime::store::{CompleteReply, Header, RecordKey};
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{CompleteReply, Header};
 use serde_json::Value;
 
 use crate::command::{Ran, words};

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+use idem_runtime::key::{KeyDigest, ToKey};
 use serde_json::{Value, json};
 
 use crate::answers;

@@ -11,11 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
-    ListRequest, OutcomeKind, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, StoreError, StoreErrorKind, Unreadable,
+    ListRequest, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    Unreadable,
 };
+use idem_runtime::store::{OutcomeKind, StoreError, StoreErrorKind};
 
 use super::setting::Setting;
 use crate::fixture::Plant;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, Fence, Header, Journal, JournalKind, Needs,
-    OutcomeKind, ReadReply, Record, Remains, State, Watch,
+use idem_runtime::store::author::{
+    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, Header, Journal, JournalKind, Needs,
+    ReadReply, Record, Remains, State, Watch,
 };
+use idem_runtime::store::{Fence, OutcomeKind};
 
 use super::call::{Call, Listing, Reply, Written, caught, encoded, is_answered};
 use super::history::{History, Observed, Step};

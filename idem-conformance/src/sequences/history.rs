@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use idem_runtime::store::ClaimReply;
+use idem_runtime::store::author::ClaimReply;
 
 use super::call::{Call, Reply};
 use super::model::Expected;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use idem_runtime::admin::{AttemptEnd, EntryFilter};
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
-    JournalKind, Needs, OutcomeKind, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Unreadable,
+use idem_runtime::store::author::{
+    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal,
+    JournalKind, Needs, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply,
+    State, Unreadable,
 };
+use idem_runtime::store::{Fence, OutcomeKind};
 
 use super::call::{Call, Listing, Reply, encoded, is_answered};
 use super::setting::KEYS;

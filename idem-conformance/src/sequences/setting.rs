@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{Journal, Owner, RecordKey, Store};
+use idem_runtime::store::author::{Journal, Owner};
+use idem_runtime::store::{RecordKey, Store};
 
 use crate::fixture::Fixture;
 use crate::notified::{NotificationLog, listen};

@@ -113,7 +113,7 @@ fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
     // Type errors of the hook's arguments and result are located on the hook. In a block of its own they are reported
     // once, and code of the hook before its first await counts as the hook's.
     let rt_at_hook = located(rt, span);
-    let verdict = quote_spanned!(at(span)=> #rt_at_hook::Finding::verdict(#hook.await));
+    let verdict = quote_spanned!(at(span)=> #rt_at_hook::HookVerdict::verdict(#hook.await));
     let answer = quote_spanned!(at(span)=> answer);
     quote_spanned! {here()=>
         if #rt::unsettled() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store};
+use idem_runtime::store::author::{ClaimReply, ClaimRequest, Owner};
+use idem_runtime::store::{RecordKey, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 

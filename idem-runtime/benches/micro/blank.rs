@@ -4,10 +4,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture,
+use idem_runtime::store::author::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply, ReleaseReply,
+    Remains, RenewReply, ResolveReply, StoreFuture,
 };
+use idem_runtime::store::{Fence, RecordKey, Store};
 
 #[derive(Debug)]
 pub(crate) struct Blank;

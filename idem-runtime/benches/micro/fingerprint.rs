@@ -3,8 +3,9 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use idem_runtime::fingerprint::{Fingerprint, FingerprintBuilder};
-use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+use idem_runtime::__private::FingerprintBuilder;
+use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+use idem_runtime::fingerprint::Fingerprint;
 
 use crate::order::{Order, merchant};
 

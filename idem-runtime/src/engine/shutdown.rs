@@ -9,7 +9,7 @@ use crate::call::engine::Engine;
 use crate::env::clock::deadline;
 
 /// The work that had not ended at the deadline of a shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownError {
     /// Calls that wait for a claim or for another call's answer.

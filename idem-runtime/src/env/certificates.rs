@@ -31,7 +31,7 @@ impl fmt::Debug for Certificates {
 }
 
 /// Certificates of the client, and their key.
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Certificates {
     /// Whether nothing is set.
@@ -87,7 +87,7 @@ impl Certificates {
     }
 
     /// The client's certificates, the first of which belongs to the key.
-    fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
+    fn identity(&self, provider: &CryptoProvider) -> Result<Option<ClientIdentity>, String> {
         let Some((certificate, key)) = &self.client else {
             return Ok(None);
         };

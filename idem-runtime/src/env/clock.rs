@@ -33,7 +33,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 /// The machine's own clock, with timers of the polling tokio runtime.
 ///
 /// `tokio::time::pause` does not affect it: its timers run in real time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub struct SystemClock;
 
 impl SystemClock {

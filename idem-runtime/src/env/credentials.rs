@@ -44,6 +44,7 @@ impl Credentials {
     }
 
     /// The name of the user, if there is one, and the password.
+    #[doc(hidden)] // for the connections of idem-consumers
     #[must_use]
     pub fn into_parts(self) -> (Option<String>, String) {
         (self.user, self.password)
@@ -91,6 +92,7 @@ impl CredentialsProvider {
     /// # Cancel safety
     ///
     /// May be dropped, with the connection in progress.
+    #[doc(hidden)] // for the connections of idem-consumers
     pub async fn log_in<T, E, F>(
         &self,
         connect_timeout: Duration,
@@ -124,6 +126,7 @@ impl CredentialsProvider {
     /// # Cancel safety
     ///
     /// May be dropped.
+    #[doc(hidden)] // for the connections of idem-consumers
     pub async fn credentials(
         &self,
         connect_timeout: Duration,
@@ -156,6 +159,7 @@ debug_fields!(CredentialsProvider {});
 /// The error of a provider that returned no credentials.
 ///
 /// Its text names what failed, and is without a secret; its source is the provider's own error.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct ProviderError {
     message: String,
@@ -173,12 +177,14 @@ impl ProviderError {
 const PROVIDER_FAILED: &str =
     "the provider of credentials failed; see its own error, and check its source of secrets";
 
+#[doc(hidden)]
 impl fmt::Display for ProviderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
+#[doc(hidden)]
 impl Error for ProviderError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref().map(|source| &**source as _)

@@ -374,7 +374,7 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 /// lease, a refusal that a repeat cannot mend: a record that cannot be read, attempts that are used up, an invalid
 /// policy or step; a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
 /// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub struct StderrObserver;
 
 /// The way out of an unknown outcome of this cause, for an operator.

@@ -22,7 +22,7 @@ use crate::record::OutcomeKind;
 /// errors here, and without a subscriber nobody sees them.
 ///
 /// A call whose span no subscriber has an interest in, such as with a filter `idem=info`, costs a check of its level.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub struct TracingObserver;
 
 /// One `tracing` event, with the operation and the key of the event.

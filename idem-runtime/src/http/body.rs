@@ -9,19 +9,11 @@ use ::http::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of a request as the handler receives it.
-///
-/// Buffered as a whole if the request has a key, else streamed.
-pub type RequestBody<B> = Buffered<B>;
-
-/// The body of a response as it leaves the layer.
-///
-/// Buffered as a whole if it was stored, else streamed.
-pub type ResponseBody<B> = Buffered<B>;
-
 /// A body whose beginning, or all of it, is in memory.
 ///
-/// Its frames are those of `B`, shared and not copied.
+/// Its frames are those of `B`, shared and not copied. The body of a request as the handler receives it: buffered as a whole
+/// if the request has a key, else streamed. The body of a response as it leaves the layer: buffered as a whole if it was
+/// stored, else streamed.
 pub struct Buffered<B: Body> {
     frames: Frames,
     rest: BodyEnd<B>,
@@ -320,9 +312,9 @@ mod tests {
     use super::*;
 
     /// A body that has these frames at once.
-    struct Given(VecDeque<Frame<Bytes>>);
+    struct GivenFrames(VecDeque<Frame<Bytes>>);
 
-    impl Body for Given {
+    impl Body for GivenFrames {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -341,8 +333,8 @@ mod tests {
         }
     }
 
-    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<Given> {
-        let body = Given(frames.into_iter().collect());
+    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<GivenFrames> {
+        let body = GivenFrames(frames.into_iter().collect());
         let (frames, end) = at_once(read(body, usize::MAX, |_| ()));
         Buffered::new(frames, end)
     }
@@ -357,7 +349,7 @@ mod tests {
         Frame::trailers(trailers)
     }
 
-    fn next(body: &mut Buffered<Given>) -> Option<Frame<Bytes>> {
+    fn next(body: &mut Buffered<GivenFrames>) -> Option<Frame<Bytes>> {
         let frame = at_once(std::future::poll_fn(|cx| {
             Pin::new(&mut *body).poll_frame(cx)
         }));

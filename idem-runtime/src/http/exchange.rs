@@ -66,7 +66,7 @@ impl Rules {
 }
 
 /// The outcome of a request: a response, stored or not; the error of the service; idem's own refusal.
-pub(super) struct Exchange<B: Body, E> {
+pub(super) struct RequestEnd<B: Body, E> {
     pub(super) end: Ended<B, E>,
     pub(super) how: AnswerSource,
 }
@@ -98,7 +98,7 @@ pub(super) enum Disposition {
     Nothing(KeyVerdict),
 }
 
-impl<B: Body, E> Exchange<B, E> {
+impl<B: Body, E> RequestEnd<B, E> {
     pub(super) fn executed(end: Ended<B, E>) -> Self {
         let how = AnswerSource::Executed;
         Self { end, how }
@@ -213,9 +213,9 @@ fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>) -> Encoded {
 /// The tag of a stored response: see [`schema_of`].
 pub(super) const SCHEMA: &str = "HttpResponse";
 
-impl<B: Body, E> Sealed for Exchange<B, E> {}
+impl<B: Body, E> Sealed for RequestEnd<B, E> {}
 
-impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
+impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
         let response = match &self.end {
             Ended::Answered {

@@ -179,7 +179,7 @@ fn is_bare(byte: u8) -> bool {
 }
 
 /// Reason that a key is refused. It contains no part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyRefusal {
     /// It is absent, and the operation requires it.

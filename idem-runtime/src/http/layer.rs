@@ -16,7 +16,7 @@ use super::key::KeyRules;
 use super::problem::Problem;
 use super::scope::CallerScope;
 use super::service::Idempotency;
-use super::settings::{HookFuture, OnProblem, Settings};
+use super::settings::{HookFuture, LayerSettings, OnProblem};
 use super::status::StatusPolicy;
 use crate::call::context::Context;
 use crate::call::engine::{Engine, HasEngine};
@@ -169,13 +169,13 @@ use crate::policy::{
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct IdempotencyLayer {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
 }
 
 impl IdempotencyLayer {
     fn new(engine: Engine, name: Cow<'static, str>, scope: CallerScope) -> Self {
         Self {
-            settings: Arc::new(Settings::new(engine, name, scope)),
+            settings: Arc::new(LayerSettings::new(engine, name, scope)),
         }
     }
 
@@ -206,7 +206,7 @@ impl IdempotencyLayer {
         Self::new(engine.engine(), name.into(), CallerScope::Public)
     }
 
-    fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+    fn set(mut self, set: impl FnOnce(&mut LayerSettings)) -> Self {
         set(Arc::make_mut(&mut self.settings));
         self
     }
@@ -567,7 +567,7 @@ impl IdempotencyLayer {
         self.set(|it| it.on_problem = Some(OnProblem::OfRequest(Arc::new(on_problem))))
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &LayerSettings {
         &self.settings
     }
 }

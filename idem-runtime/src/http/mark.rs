@@ -40,7 +40,7 @@ use crate::call::ReplayCount;
 /// assert_eq!(send().await.unwrap().headers()["idempotent-replayed"], "true");
 /// # });
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct MarkReplays;
 
@@ -68,7 +68,7 @@ impl<S> Layer<S> for MarkReplays {
 /// # Cancel safety
 ///
 /// That of the inner service.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct MarkedReplays<S> {
     inner: S,
 }

@@ -61,7 +61,7 @@ mod settings;
 mod status;
 mod wire;
 
-pub use self::body::{Buffered, RequestBody, ResponseBody};
+pub use self::body::Buffered;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;

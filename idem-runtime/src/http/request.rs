@@ -10,7 +10,7 @@ use sha2::Digest as _;
 
 use super::body::{BodyEnd, Buffered, read};
 use super::problem::Problem;
-use super::settings::Settings;
+use super::settings::LayerSettings;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
@@ -27,7 +27,7 @@ use crate::policy::LONG;
 pub(super) async fn take<B: Body>(
     parts: &Parts,
     body: B,
-    settings: &Settings,
+    settings: &LayerSettings,
 ) -> Result<(Buffered<B>, [u8; 32]), Problem> {
     let (fingerprinter, max_bytes) = (&settings.fingerprinter, settings.max_body_bytes);
     let announced = parts.headers.get(CONTENT_LENGTH);

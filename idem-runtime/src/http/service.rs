@@ -12,14 +12,14 @@ use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
-use super::body::{Buffered, Frames, RequestBody, ResponseBody};
-use super::exchange::{Disposition, Ended, Exchange};
+use super::body::{Buffered, Frames};
+use super::exchange::{Disposition, Ended, RequestEnd};
 use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request;
-use super::settings::Settings;
+use super::settings::LayerSettings;
 use super::status::KeyVerdict;
 use crate::call::context::context;
 use crate::call::reconcile::{reconciled, unsettled};
@@ -51,12 +51,12 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// Dropped before its claim, nothing has happened; dropped later, the request continues, and its response is stored.
 pub struct Idempotency<S> {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
 }
 
 impl<S> Idempotency<S> {
-    pub(super) fn new(settings: Arc<Settings>, inner: S) -> Self {
+    pub(super) fn new(settings: Arc<LayerSettings>, inner: S) -> Self {
         Self { settings, inner }
     }
 }
@@ -65,7 +65,7 @@ pub(super) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
+    S: Service<Request<Buffered<B>>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send + 'static,
     B: Body + Send + 'static,
@@ -73,7 +73,7 @@ where
     R: Body + Send + 'static,
     R::Error: Send,
 {
-    type Response = Response<ResponseBody<R>>;
+    type Response = Response<Buffered<R>>;
     type Error = S::Error;
     type Future = ServiceFuture<Result<Self::Response, S::Error>>;
 
@@ -92,12 +92,9 @@ where
 }
 
 /// Calls the inner service without any protection.
-async fn pass<S, B, R>(
-    mut inner: S,
-    request: Request<B>,
-) -> Result<Response<ResponseBody<R>>, S::Error>
+async fn pass<S, B, R>(mut inner: S, request: Request<B>) -> Result<Response<Buffered<R>>, S::Error>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    S: Service<Request<Buffered<B>>, Response = Response<R>>,
     B: Body,
     R: Body,
 {
@@ -110,12 +107,12 @@ where
 ///
 /// The future is made of an `async` block, because that of an `async fn` has room for its arguments twice.
 fn protect<S, B, R>(
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
     request: Request<B>,
-) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
+) -> impl Future<Output = Result<Response<Buffered<R>>, S::Error>>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Buffered<B>>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
     S::Error: Send + 'static,
     B: Body + Send + 'static,
@@ -173,7 +170,7 @@ where
         execution.body = body;
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
-        let Exchange { end, how } = run_in_task(call, output, executed).await;
+        let RequestEnd { end, how } = run_in_task(call, output, executed).await;
         Ok(match end {
             Ended::Answered {
                 response,
@@ -193,22 +190,22 @@ where
 
 /// The response of a refusal. `request` is the head of the refused request.
 fn refuse<R: Body>(
-    settings: &Settings,
+    settings: &LayerSettings,
     problem: Problem,
     request: Option<&Parts>,
-) -> Response<ResponseBody<R>> {
+) -> Response<Buffered<R>> {
     let whole = |body| Buffered::whole(Frames::new(body, None));
     settings.refusal(problem, request).map(whole)
 }
 
 /// The response to the client, of the request's own execution or of another one.
 fn answer<R: Body>(
-    settings: &Settings,
-    mut response: Response<ResponseBody<R>>,
+    settings: &LayerSettings,
+    mut response: Response<Buffered<R>>,
     disposition: &Disposition,
     how: AnswerSource,
     is_head: bool,
-) -> Response<ResponseBody<R>> {
+) -> Response<Buffered<R>> {
     let is_replayed = how != AnswerSource::Executed;
     if is_replayed {
         // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
@@ -238,20 +235,20 @@ fn answer<R: Body>(
 ///
 /// Boxed, and its future as well: a call moves its body several times before it is polled.
 struct Execution<S, B: Body> {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
     parts: Parts,
     /// Empty until the request's body is read.
-    body: RequestBody<B>,
+    body: Buffered<B>,
 }
 
 impl<S, B, R> Execution<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    S: Service<Request<Buffered<B>>, Response = Response<R>>,
     B: Body,
     R: Body,
 {
-    async fn run(self: Box<Self>) -> Exchange<R, S::Error> {
+    async fn run(self: Box<Self>) -> RequestEnd<R, S::Error> {
         if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
@@ -259,7 +256,7 @@ where
             // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context()).await };
             if let Some(landed) = reconciled(hook).await {
-                return Exchange::landed(landed);
+                return RequestEnd::landed(landed);
             }
         }
         let Self {
@@ -275,7 +272,7 @@ where
             ready
         });
         if let Err(error) = ready.await {
-            return Exchange::executed(Ended::Unready(error));
+            return RequestEnd::executed(Ended::Unready(error));
         }
         let cx = context();
         if waited
@@ -285,12 +282,12 @@ where
             let retry_after = lease.lasts();
             let error = Error::new(ErrorKind::Running { retry_after }, settings.operation());
             let error = error.detail("the lease was lost while the request waited for the service");
-            return Exchange::executed(Ended::Refused(error));
+            return RequestEnd::executed(Ended::Refused(error));
         }
         let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;
         let max_bytes = settings.max_response_bytes();
-        Exchange::of(result, has_payment, &settings.rules, max_bytes).await
+        RequestEnd::of(result, has_payment, &settings.rules, max_bytes).await
     }
 
     fn copy(&self) -> Request<Bytes> {
@@ -299,7 +296,7 @@ where
 }
 
 /// Marks the response to a request as a replay, and sets its length and trailers.
-fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, is_head: bool) {
+fn mark_as_replayed<R: Body>(response: &mut Response<Buffered<R>>, is_head: bool) {
     // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
     let has_body = !is_head
         && !response.status().is_informational()
@@ -352,8 +349,8 @@ mod tests {
     #[test]
     fn the_future_of_a_request_has_no_room_for_its_handler() {
         let engine = Engine::new(MemoryStore::new());
-        let settings = Settings::new(engine, "shop.api".into(), CallerScope::Public);
-        let handler = service_fn(|_: Request<RequestBody<AxumBody>>| async {
+        let settings = LayerSettings::new(engine, "shop.api".into(), CallerScope::Public);
+        let handler = service_fn(|_: Request<Buffered<AxumBody>>| async {
             let room = [7_u8; 4_096];
             tokio::task::yield_now().await;
             let body = AxumBody::from(room.to_vec());

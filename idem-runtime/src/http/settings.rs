@@ -48,7 +48,7 @@ pub(super) type HookFuture = Pin<Box<dyn Future<Output = Reconciled<Response<Byt
 
 /// The state that a layer and its services share.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct LayerSettings {
     engine: Engine,
     name: Cow<'static, str>,
     pub(super) scope: CallerScope,
@@ -69,7 +69,7 @@ pub(super) struct Settings {
     pub(super) on_problem: Option<OnProblem>,
 }
 
-impl Settings {
+impl LayerSettings {
     /// The defaults of a layer.
     pub(super) fn new(engine: Engine, name: Cow<'static, str>, scope: CallerScope) -> Self {
         Self {
@@ -198,7 +198,7 @@ impl Settings {
     }
 }
 
-debug_fields!(Settings {
+debug_fields!(LayerSettings {
     name,
     scope,
     keys,

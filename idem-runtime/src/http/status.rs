@@ -28,7 +28,7 @@ const PAYMENT_REQUIRED: HeaderName = HeaderName::from_static("payment-required")
 /// }
 /// # assert_eq!(try_again_later().extensions().get(), Some(&KeyVerdict::Release));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyVerdict {
     /// The response is stored, and every repeat of the request gets it.
@@ -97,7 +97,7 @@ pub enum KeyVerdict {
 /// let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
 /// assert_eq!(bold.verdict(StatusCode::BAD_GATEWAY), KeyVerdict::Release);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct StatusPolicy {
     released: &'static [u16],
     ambiguous: KeyVerdict,

@@ -19,37 +19,12 @@ const SCHEMA: u64 = 1;
 ///
 /// It is the beginning of a SHA-256 without a secret: a reader can confirm a guess, so treat the fingerprint of a card
 /// number like the card number. An engine with a [digest key](crate::EngineBuilder::digest_key) stores an HMAC of it.
-///
-/// # Examples
-///
-/// ```
-/// use idem_runtime::fingerprint::Fingerprint;
-///
-/// let asked = Fingerprint::of("payments.pay", &("EUR", 1_250))?;
-/// assert_eq!(asked, Fingerprint::of("payments.pay", &("EUR", 1_250_u64))?);
-/// assert_ne!(asked, Fingerprint::of("payments.pay", &("EUR", 1_251))?);
-/// # Ok::<(), idem_runtime::fingerprint::FingerprintError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
     /// The comparison is off: it [matches](Self::matches) every fingerprint. Sixteen zero bytes.
     pub const NONE: Self = Self([0; 16]);
-
-    /// The fingerprint of `value` under the operation `op`.
-    ///
-    /// # Errors
-    ///
-    /// [`FingerprintError`] if `value` has no canonical encoding: its `Serialize` implementation fails,
-    /// a map has two equal keys, or it is nested more than 128 levels deep.
-    pub fn of<T>(op: &str, value: &T) -> Result<Self, FingerprintError>
-    where
-        T: ToFingerprint + ?Sized,
-    {
-        let digest = FingerprintBuilder::value(op, value).finish()?;
-        Ok(digest.fingerprint())
-    }
 
     /// The bytes to store.
     #[must_use]
@@ -89,7 +64,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// The whole SHA-256 of a request. In fingerprint mode it replaces the key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -151,19 +126,6 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 }
 
 /// Builds the fingerprint of a call, argument by argument.
-///
-/// # Examples
-///
-/// ```
-/// use idem_runtime::fingerprint::FingerprintBuilder;
-///
-/// let mut asked = FingerprintBuilder::new("payments.pay", 2);
-/// asked.arg("amount", &1_250);
-/// asked.arg("currency", "EUR");
-/// let digest = asked.finish()?;
-/// # let _ = digest.fingerprint();
-/// # Ok::<(), idem_runtime::fingerprint::FingerprintError>(())
-/// ```
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,
     /// The name of the last argument, and the number of arguments that are missing.
@@ -287,7 +249,7 @@ debug_fields!(FingerprintBuilder {});
 /// A value in the fingerprint has no canonical encoding.
 ///
 /// Neither this text nor that of its source contains the value.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FingerprintError {
     argument: Option<&'static str>,
     type_name: &'static str,

@@ -55,22 +55,19 @@ pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> Option<()> {
 /// # Examples
 ///
 /// ```
-/// use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+/// use idem_runtime::{Engine, store::memory::MemoryStore};
 ///
-/// let key = KeyBuilder::new("payments.pay", DEFAULT_MAX_KEY_BYTES)
-///     .scope("tenant-7")
-///     .key(&("order", 4711))?;
-/// let mut name = String::from("idem:");
-/// key.text(&mut name);
-/// assert_eq!(name.len(), 5 + 43);
-/// # Ok::<(), idem_runtime::key::KeyError>(())
+/// let engine = Engine::new(MemoryStore::new());
+/// let call = engine.operation("payments.pay").scope("tenant-7").key(&("order", 4711));
+/// assert_eq!(call.key_digest()?.to_string().len(), 43);
+/// # Ok::<(), idem_runtime::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
     /// The length of the text in bytes.
-    pub const TEXT_BYTES: usize = 43;
+    pub(crate) const TEXT_BYTES: usize = 43;
 
     /// The 32 bytes.
     #[must_use]
@@ -87,7 +84,7 @@ impl KeyDigest {
     /// Appends the digest as 43 characters of base64url without padding: `A–Z a–z 0–9 - _`.
     ///
     /// Allocates only if `out` lacks the capacity.
-    pub fn text(&self, out: &mut String) {
+    pub(crate) fn text(&self, out: &mut String) {
         let text = self.text_bytes();
         // All of them are characters of the alphabet.
         out.push_str(std::str::from_utf8(&text).unwrap_or_default());
@@ -95,7 +92,7 @@ impl KeyDigest {
 
     /// The characters of [`text`](Self::text), as bytes.
     #[must_use]
-    pub fn text_bytes(&self) -> [u8; Self::TEXT_BYTES] {
+    pub(crate) fn text_bytes(&self) -> [u8; Self::TEXT_BYTES] {
         let mut text = [0; Self::TEXT_BYTES];
         encode(&self.0, &mut text);
         text
@@ -117,7 +114,7 @@ impl fmt::Display for KeyDigest {
 }
 
 /// Error of text that is not a digest's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyDigestError;
 
 display_text!(ParseKeyDigestError {
@@ -345,7 +342,7 @@ fn write_domain(encoder: &mut Encoder, domain: &str) {
 debug_fields!(KeyBuilder {});
 
 /// The part of a key that an error refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyPart {
     /// The key itself.

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// A value of which only the last characters are shown: see [`redacted`].
-pub struct Redacted<'a, T: ?Sized> {
+struct Redacted<'a, T: ?Sized> {
     value: &'a T,
     last: usize,
 }
@@ -22,13 +21,16 @@ pub struct Redacted<'a, T: ?Sized> {
 /// assert_eq!(redacted("", 4).to_string(), "…");
 /// ```
 #[must_use]
-pub fn redacted<T: fmt::Display + ?Sized>(value: &T, last: usize) -> Redacted<'_, T> {
+pub fn redacted<T: fmt::Display + ?Sized>(
+    value: &T,
+    last: usize,
+) -> impl fmt::Display + fmt::Debug {
     Redacted { value, last }
 }
 
 impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut length = Length(0);
+        let mut length = CharacterCount(0);
         write!(length, "{}", self.value)?;
         f.write_char('…')?;
         let hidden = length.0 - self.last.min(length.0 / 2);
@@ -39,9 +41,9 @@ impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
 debug_fields!([T: ?Sized] Redacted<'_, T> { last });
 
 /// Counts characters.
-struct Length(usize);
+struct CharacterCount(usize);
 
-impl Write for Length {
+impl Write for CharacterCount {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0 += text.chars().count();
         Ok(())

@@ -64,6 +64,7 @@ impl<S> CallKey for Token<'_, S> {
 }
 
 #[diagnostic::do_not_recommend]
+#[doc(hidden)]
 impl<S> KeyOfSubject for Token<'_, S> {}
 
 // Leaves out both the text and the subject.

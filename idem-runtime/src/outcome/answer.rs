@@ -27,7 +27,7 @@ use super::provenance::AnswerSource;
 /// assert_eq!((*again, again.how(), again.attempt()), (1_250, AnswerSource::Replayed, 1));
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<T> {
     value: T,
     how: AnswerSource,

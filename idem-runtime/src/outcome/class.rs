@@ -1,7 +1,7 @@
 //! Meaning of an error for the record: answer, retry or unknown outcome.
 
 /// The meaning of a body's error for its effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Class {
     /// An answer: validation, balance, stock, state. It is stored and replayed.

@@ -6,23 +6,23 @@ use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
 
 /// `on_error = classify`: the error's [`Classify`] decides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Classified;
 
 /// `on_error = release`: every error releases the key.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Release;
 
 /// `on_error = keep`: every error is an answer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Keep;
 
 /// `on_error = unknown`: every error leaves the outcome unknown.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Unknown;
 
 /// `on_error = path`: a function of the error decides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct By<F>(pub F);
 
 /// How an error is stored, or that it is not.
@@ -57,13 +57,15 @@ pub trait OnError<E> {
     note = "a type of another crate, such as `anyhow::Error`, has none of these: `on_error = release | unknown`, or an \
             error type of your own that holds it"
 )]
+#[doc(hidden)]
 pub trait ClassifiedError: Classify + Replay {}
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> ClassifiedError for E {}
 
 /// The default treatment of a step's error: [`Classified`], not the `on_error` of its call.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ClassifiedStep;
 
 /// An error of a step. A single trait, so that missing bounds produce one compiler error.
@@ -74,8 +76,10 @@ pub struct ClassifiedStep;
              `Deserialize` for `{Self}`",
     note = "`step_in_tx` takes an error with these derives only: an error type of your own, which may hold that of another crate"
 )]
+#[doc(hidden)]
 pub trait StepError: Classify + Replay {}
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> StepError for E {}
 

@@ -1,7 +1,7 @@
 //! Provenance of an answer.
 
 /// Provenance of an answer, as seen by the call. Variants may be added; match with a `_` arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnswerSource {
     /// This call ran the body.

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 
 /// The finding of a reconcile hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T> {
     /// The effect happened, and this is the answer that the call would have had. It is stored and replayed; the body
@@ -50,26 +50,29 @@ impl<T, E> IntoReconciled<T> for Result<Reconciled<T>, E> {
     label = "not what a reconcile hook returns",
     note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
 )]
-pub trait Finding<T> {
+pub trait HookVerdict<T> {
     /// The finding.
     fn verdict(self) -> Reconciled<T>;
 }
 
-impl<T> Finding<T> for Reconciled<T> {
+#[doc(hidden)]
+impl<T> HookVerdict<T> for Reconciled<T> {
     fn verdict(self) -> Self {
         self
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
-impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
+impl<T, E> HookVerdict<T> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<T> {
         self.unwrap_or(Reconciled::Unknown)
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
-impl<T> Finding<Answer<T>> for Reconciled<T> {
+impl<T> HookVerdict<Answer<T>> for Reconciled<T> {
     fn verdict(self) -> Reconciled<Answer<T>> {
         match self {
             Self::Landed(value) => Reconciled::Landed(value.into()),
@@ -79,9 +82,10 @@ impl<T> Finding<Answer<T>> for Reconciled<T> {
     }
 }
 
+#[doc(hidden)]
 #[diagnostic::do_not_recommend]
-impl<T, E> Finding<Answer<T>> for Result<Reconciled<T>, E> {
+impl<T, E> HookVerdict<Answer<T>> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<Answer<T>> {
-        Finding::verdict(self.unwrap_or(Reconciled::Unknown))
+        HookVerdict::verdict(self.unwrap_or(Reconciled::Unknown))
     }
 }

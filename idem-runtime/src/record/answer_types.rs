@@ -9,7 +9,7 @@ use super::outcome_kind::OutcomeKind;
 /// A claim carries them, and its record keeps them through every state, so that an answer of another type is refused
 /// before it is stored, and a stored one before it is read. A tag is a digest of 16 bits of the name of the type
 /// without its modules: of 65,534 pairs of types one is not distinguished.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AnswerTypes {
     value: u16,
     error: u16,

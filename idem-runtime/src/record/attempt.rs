@@ -25,7 +25,7 @@ use super::owner::{Owner, Process};
 use crate::identity::fingerprint::Fingerprint;
 
 /// The end of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttemptEnd {
     /// It returned a value, which was kept.
@@ -108,6 +108,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// An attempt of this claim, on this instance, that ended like this.
+    #[doc(hidden)] // for the model of idem-conformance
     #[must_use]
     pub fn new(claim: &Header, end: AttemptEnd, ended: SystemTime, instance: &str) -> Self {
         Self {
@@ -172,6 +173,7 @@ impl Attempt {
 
 impl Journal {
     /// The attempts that the record remembers, from first to last.
+    #[doc(hidden)] // for the model of idem-conformance
     #[must_use]
     pub fn recorded_attempts(&self) -> Vec<Attempt> {
         let entries = self.entries().map_while(Result::ok);
@@ -180,6 +182,7 @@ impl Journal {
 
     /// The journal with one more attempt. Of more than [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS) the first and the last ones
     /// remain.
+    #[doc(hidden)] // for the model of idem-conformance
     #[must_use]
     pub fn with_attempt(&self, attempt: &Attempt) -> Self {
         self.with(&attempt.entry())
@@ -226,7 +229,9 @@ mod tests {
         assert_eq!(journal.attempts(), journal);
         // Frozen: a history of an older release is read for ever.
         let codes = AttemptEnd::CODES.iter();
-        let codes: Vec<_> = codes.map(|(code, end)| format!("{code} {end}")).collect();
+        let codes: Vec<_> = codes
+            .map(|(code, end)| format!("{code} {}", end.as_str()))
+            .collect();
         let frozen = "1 value, 2 business-error, 3 system-error, 4 cancelled, 5 panicked, 6 unknown, 7 lapsed, \
                       8 released, 9 not-stored, 10 ended-by-operator";
         assert_eq!(codes.join(", "), frozen);

@@ -37,12 +37,6 @@ macro_rules! coded_words {
                 }
             }
         }
-
-        impl ::std::fmt::Display for $name {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
     };
 }
 pub(super) use coded_words;

@@ -4,7 +4,7 @@
 ///
 /// It grows with every claim of a key: microseconds of the store's clock, or the last fence plus one where that is
 /// more. 56 bits are stored; microseconds stay below the 53 bits that Lua and JSON hold exactly until the year 2255.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Fence(u64);
 
 impl Fence {
@@ -24,7 +24,7 @@ impl Fence {
 
     /// The fence of the next claim.
     #[must_use]
-    pub fn next(self, now_us: u64) -> Self {
+    pub(crate) fn next(self, now_us: u64) -> Self {
         Self::new(now_us.max(self.0 + 1))
     }
 }

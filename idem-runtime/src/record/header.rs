@@ -250,7 +250,7 @@ impl Header {
 
     /// How long ago the record was written or renewed.
     #[must_use]
-    pub fn age(&self, left: Duration) -> Duration {
+    pub(crate) fn age(&self, left: Duration) -> Duration {
         self.retain.saturating_sub(left)
     }
 }

@@ -40,6 +40,7 @@ const LENGTH: usize = 4;
 
 impl Journal {
     /// The number of attempts and acts of operators that are remembered: the first, and the last ones.
+    #[doc(hidden)] // for the model of idem-conformance
     pub const MAX_ATTEMPTS: usize = 16;
 
     /// A journal of these bytes, which are not examined.
@@ -216,11 +217,10 @@ impl fmt::Debug for Journal {
 }
 
 /// What a journal has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JournalKind {
     /// Nothing: there is no journal.
-    #[default]
     None,
     /// Attempts that have ended and a label, and nothing that belongs to one request.
     Attempts,

@@ -18,12 +18,14 @@ pub(crate) struct KeyLabel(Arc<str>);
 
 impl Journal {
     /// The label of the key.
+    #[doc(hidden)] // for the model of idem-conformance
     #[must_use]
     pub fn label(&self) -> Option<String> {
         KeyLabel::of(self).map(|label| label.as_str().to_owned())
     }
 
     /// The journal with the part of `text` that a label shows.
+    #[doc(hidden)] // for the model of idem-conformance
     #[must_use]
     pub fn with_label(&self, text: &str) -> Self {
         KeyLabel::new(text).map_or_else(|| self.clone(), |label| self.with(&label.entry()))

@@ -39,4 +39,5 @@ pub use self::operator_act::{HistoryEvent, OperatorAct, OperatorVerb};
 pub use self::outcome_kind::OutcomeKind;
 pub use self::owner::{Owner, Process};
 pub use self::record::Record;
-pub use self::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS, Unreadable};
+pub use self::unreadable::Unreadable;
+pub(crate) use self::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};

@@ -23,7 +23,7 @@ use crate::identity::fingerprint::Fingerprint;
 const MAX_TEXT: usize = 256;
 
 /// What an operator did to a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorVerb {
     /// Ended a claim: [`Entry::release`](crate::admin::Entry::release).
@@ -163,7 +163,9 @@ mod tests {
         assert_eq!(journal.kind(), JournalKind::Attempts);
         // Frozen: a history of an older release is read for ever.
         let codes = OperatorVerb::CODES.iter();
-        let codes: Vec<_> = codes.map(|(code, verb)| format!("{code} {verb}")).collect();
+        let codes: Vec<_> = codes
+            .map(|(code, verb)| format!("{code} {}", verb.as_str()))
+            .collect();
         let frozen = "1 release, 2 resolve, 3 resolve-error, 4 reset, 5 reset-with-steps, 6 purge";
         assert_eq!(codes.join(", "), frozen);
         assert_eq!(

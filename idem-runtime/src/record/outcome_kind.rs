@@ -1,7 +1,7 @@
 //! Kinds of outcomes.
 
 /// The kind of outcome that a done record holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutcomeKind {
     /// The value of a success.

@@ -86,7 +86,7 @@ fn mark(owner: &[u8; 16]) -> u8 {
 }
 
 /// The process of an attempt, as its owner shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
     /// The first two bytes of the SHA-256 digest of the [instance](crate::EngineBuilder::instance)'s name.

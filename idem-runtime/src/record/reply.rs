@@ -76,11 +76,10 @@ impl ClaimRequest {
 /// The stored record that a claim needs to be granted.
 ///
 /// Where there is no record, the reply to a claim that needs one is [`ClaimReply::Absent`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Needs {
     /// Nothing: the claim begins a record where there is none.
-    #[default]
     Nothing,
     /// A record: the claim continues it, and begins none. Calls claim so under a
     /// [former](crate::EngineBuilder::former_digest_key) name.
@@ -194,7 +193,7 @@ impl Remains {
 }
 
 /// The reply to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReply {
     /// The key is free (now, or since an earlier send of the same release).
@@ -208,7 +207,7 @@ pub enum ReleaseReply {
 }
 
 /// The reply to a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewReply {
     /// The lease starts again.
@@ -222,7 +221,7 @@ pub enum RenewReply {
 }
 
 /// The reply to an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendReply {
     /// The record has the whole journal (now, or since an earlier send), and the lease starts again.
@@ -238,7 +237,7 @@ pub enum AppendReply {
 }
 
 /// The reply to a resolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolveReply {
     /// The record was replaced (now, or by an earlier send of the same resolution).
@@ -253,5 +252,22 @@ pub enum ResolveReply {
     /// There is no record.
     Absent,
     /// The key holds something unreadable, which is never changed.
+    Unreadable(Unreadable),
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadReply {
+    /// There is no record.
+    Absent,
+    /// There is a record.
+    Found {
+        /// The record.
+        record: Record,
+        /// How long it will still be kept.
+        left: Duration,
+    },
+    /// The value under the key is not a record of this version.
     Unreadable(Unreadable),
 }

@@ -34,8 +34,8 @@
 use std::time::Duration;
 
 pub use super::reply::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply,
-    ResolveReply,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Needs, ReadReply, ReleaseReply, Remains,
+    RenewReply, ResolveReply,
 };
 pub use super::unknown_cause::UNDECIDED;
 use crate::identity::fingerprint::Fingerprint;

@@ -1,14 +1,14 @@
 //! Stored values that are not readable as records.
 
 /// The first byte of a record without a journal.
-pub const LAYOUT: u8 = b'2';
+pub(crate) const LAYOUT: u8 = b'2';
 /// The first byte of a record whose header is followed by a [`Journal`](super::Journal) with steps.
 ///
 /// A layout of its own, so that a version without steps refuses the record instead of dropping finished steps.
-pub const LAYOUT_STEPS: u8 = b'3';
+pub(crate) const LAYOUT_STEPS: u8 = b'3';
 /// The first byte of a record with a [`Journal`](super::Journal) of attempts alone: it follows the header, or the
 /// answer.
-pub const LAYOUT_ATTEMPTS: u8 = b'4';
+pub(crate) const LAYOUT_ATTEMPTS: u8 = b'4';
 
 /// Reason that the value of a key is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ impl Admission {
 
     /// Whether the server may have granted the claim.
     #[must_use]
-    pub fn was_sent(&self) -> bool {
+    pub(crate) fn was_sent(&self) -> bool {
         self.waited().is_some()
     }
 

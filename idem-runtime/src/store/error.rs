@@ -18,7 +18,7 @@ pub struct StoreError {
 }
 
 /// How to react to a [`StoreError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// No connection, no reply in time, or a server that does not write.

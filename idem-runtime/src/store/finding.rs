@@ -21,7 +21,7 @@ pub struct Finding {
 }
 
 /// The level of a [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FindingLevel {
     /// Nothing has to be done.

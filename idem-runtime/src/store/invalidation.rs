@@ -40,7 +40,8 @@ pub enum Hearing {
 ///
 /// ```
 /// use std::sync::{Arc, Weak, atomic::{AtomicUsize, Ordering}};
-/// use idem_runtime::store::{Hearing, Listener, Listeners, RecordKey};
+/// use idem_runtime::store::author::{Hearing, Listener, Listeners};
+/// use idem_runtime::store::RecordKey;
 /// use idem_runtime::key::{KeyDigest, Operation};
 ///
 /// #[derive(Default)]

@@ -13,7 +13,7 @@ pub(crate) const EXAMINED: usize = 1_000;
 /// Which records a listing includes.
 ///
 /// Each but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) is one [`EntryState`](crate::admin::EntryState).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EntryFilter {
     /// Every record.
@@ -41,7 +41,7 @@ impl EntryFilter {
     /// The record has this header, and is to be kept for `left`. For [`Exhausted`](Self::Exhausted) the attempts are
     /// compared by [`ListRequest::wants`].
     #[must_use]
-    pub fn matches(self, header: &Header, left: Duration) -> bool {
+    pub(crate) fn matches(self, header: &Header, left: Duration) -> bool {
         let pending = matches!(header.state, State::Pending { .. });
         match self {
             Self::Any => true,

@@ -32,6 +32,7 @@
 
 mod admission;
 pub(crate) mod arc;
+pub mod author;
 mod error;
 mod finding;
 mod future;
@@ -62,36 +63,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use self::admission::Admission;
+pub(crate) use self::author::*;
 pub(crate) use self::error::Reach;
 pub use self::error::{StoreError, StoreErrorKind};
 pub use self::finding::{Finding, FindingLevel};
 #[cfg(feature = "redis")]
 pub(crate) use self::future::Boxed;
-pub use self::future::StoreFuture;
-pub use self::invalidation::{Hearing, Listener, Listeners};
 #[cfg(feature = "_server")]
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
-pub use self::listing::{ListReply, ListRequest, Listed};
-pub use self::read_cache::{Copied, ReadCache};
-pub use self::watch::{Feed, Watch, Watchers};
 use crate::env::observer::Observer;
 pub use crate::identity::operation::RecordKey;
-pub use crate::record::transition::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains,
-    RenewReply, ResolveReply, UNDECIDED, append, claim, complete, release, release_with_journal,
-    released_life, renew, resolve,
-};
-pub use crate::record::{
-    AnswerTypes, Fence, HEADER, Header, Journal, JournalKind, LAYOUT, LAYOUT_ATTEMPTS,
-    LAYOUT_STEPS, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
-};
+pub use crate::record::{Fence, OutcomeKind};
 
 /// Keeps records and decides, key by key, which caller may run.
 ///
-/// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the functions of this
-/// module. A store that can hold a lock around them calls them. A store with compare-and-set calls them and starts
+/// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the functions of
+/// [`author`]. A store that can hold a lock around them calls them. A store with compare-and-set calls them and starts
 /// again if another write came first. A store whose server decides implements the same transitions there.
 /// In the repository `examples/quickstart/custom_store.rs` is a store of the first kind, and `examples/zookeeper_store`
 /// one of the second.
@@ -420,21 +408,4 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
-}
-
-/// The answer to a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReadReply {
-    /// There is no record.
-    Absent,
-    /// There is a record.
-    Found {
-        /// The record.
-        record: Record,
-        /// How long it will still be kept.
-        left: std::time::Duration,
-    },
-    /// The value under the key is not a record of this version.
-    Unreadable(Unreadable),
 }

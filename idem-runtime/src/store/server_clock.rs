@@ -52,7 +52,7 @@ struct ClockBounds {
 }
 
 /// The step of the server's clock, in microseconds; negative for backwards.
-type Step = i64;
+type ClockStep = i64;
 
 impl ServerClock {
     pub(super) fn new(observers: &Arc<Observers>) -> Arc<Self> {
@@ -112,7 +112,7 @@ impl ClockBounds {
 }
 
 /// Narrows the known bounds. A step is at least as large as the return value, because the bounds are that far apart.
-fn narrow(known: &mut Option<ClockBounds>, reading: Reading) -> Option<Step> {
+fn narrow(known: &mut Option<ClockBounds>, reading: Reading) -> Option<ClockStep> {
     let read = reading.bounds();
     let Some(before) = *known else {
         *known = Some(read);
@@ -171,7 +171,7 @@ mod tests {
         }
 
         /// Sent, read and received at these milliseconds after the beginning.
-        fn narrow(&mut self, sent: u64, read: u64, received: u64) -> Option<Step> {
+        fn narrow(&mut self, sent: u64, read: u64, received: u64) -> Option<ClockStep> {
             let after = |millis| self.began + Duration::from_millis(millis);
             let micros = START + i64::try_from(read).unwrap() * 1_000 + self.step;
             let reading = Reading {

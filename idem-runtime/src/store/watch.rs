@@ -15,7 +15,8 @@ use crate::identity::operation::RecordKey;
 /// a counter.
 ///
 /// ```
-/// use idem_runtime::store::{RecordKey, Watchers};
+/// use idem_runtime::store::author::Watchers;
+/// use idem_runtime::store::RecordKey;
 /// use idem_runtime::key::{KeyDigest, Operation};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

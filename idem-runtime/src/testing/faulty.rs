@@ -17,7 +17,7 @@ use crate::store::{
 };
 
 /// A fault of one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// No fault.
@@ -51,19 +51,8 @@ pub enum Fault {
     Unreachable,
 }
 
-impl Fault {
-    /// Every fault after which the same operation may be sent again and the answer must be right.
-    pub const TRANSIENT: [Self; 5] = [
-        Self::Lost,
-        Self::ReplyLost,
-        Self::Hangs,
-        Self::ReplyHangs,
-        Self::Twice,
-    ];
-}
-
 /// The kind of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreOperation {
     /// [`Store::claim`]
@@ -146,14 +135,8 @@ impl Faulty {
     /// A store without faults yet.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
-        Self::over(Arc::new(store))
-    }
-
-    /// The same, in front of a shared store.
-    #[must_use]
-    pub fn over(store: Arc<dyn Store>) -> Self {
         Self(Arc::new(FaultyState {
-            store,
+            store: Arc::new(store),
             plan: Lock::default(),
             held: Semaphore::new(0),
         }))

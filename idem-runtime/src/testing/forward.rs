@@ -37,7 +37,8 @@ macro_rules! forward {
         /// ```
         /// use idem_runtime::testing::Forward;
         /// use idem_runtime::store::memory::MemoryStore;
-        /// use idem_runtime::store::{Header, RecordKey, RenewReply, Store, StoreFuture};
+        /// use idem_runtime::store::author::{Header, RenewReply, StoreFuture};
+        /// use idem_runtime::store::{RecordKey, Store};
         ///
         /// /// Its leases are not renewed.
         /// #[derive(Debug)]

@@ -8,13 +8,14 @@ use bytes::Bytes;
 use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     self as rules, Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply,
-    Current, Fence, HEADER, Header, Hearing, Journal, JournalKind, ListReply, ListRequest,
-    Listener, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Store, StoreFuture, Unreadable, Watch, Watchers,
+    Current, HEADER, Header, Hearing, Journal, JournalKind, ListReply, ListRequest, Listener,
+    Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreFuture,
+    Unreadable, Watch, Watchers,
 };
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::{Fence, OutcomeKind, RecordKey, Store, StoreError};
 
 use crate::table::{At, Seen};
 
@@ -346,7 +347,7 @@ impl Flawed {
         key: &RecordKey,
         mut step: Step,
         reply: fn(Reply) -> Option<T>,
-    ) -> Result<T, rules::StoreError> {
+    ) -> Result<T, StoreError> {
         let key = &self.key(key);
         let (inner, op) = (&*self.0, step.op);
         let of_owner = matches!(inner.at, At::ApartOfOwner(ops) if ops.contains(&op));

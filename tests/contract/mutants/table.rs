@@ -5,11 +5,11 @@ use std::time::Duration;
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, CompleteReply, Fence, Header, Journal, JournalKind,
-    ListReply, ListRequest, Needs, OutcomeKind, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Unreadable,
+use idem_runtime::store::author::{
+    AnswerTypes, AppendReply, ClaimReply, CompleteReply, Header, Journal, JournalKind, ListReply,
+    ListRequest, Needs, ReleaseReply, Remains, RenewReply, ResolveReply, State, Unreadable,
 };
+use idem_runtime::store::{Fence, OutcomeKind, RecordKey};
 
 use self::At::{
     Apart, ApartOfOwner, Ask, DeniesJournals, FirstWatch, Key, List, Listeners, NeverHears,

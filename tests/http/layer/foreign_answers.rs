@@ -5,7 +5,7 @@ use axum::{Json, Router};
 use http::HeaderValue;
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::http::{IdempotencyLayer, Reply as HttpReply};
-use idem_runtime::store::HEADER;
+use idem_runtime::store::author::HEADER;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, Error};
 

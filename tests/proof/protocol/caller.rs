@@ -1,6 +1,6 @@
 //! A caller: the model of an engine's work for one call.
 
-use idem_runtime::store::Remains;
+use idem_runtime::store::author::Remains;
 
 use crate::journal::Log;
 use crate::scenario::Fate;

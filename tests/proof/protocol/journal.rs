@@ -1,7 +1,7 @@
 //! The journal of the model: entries of one byte. The store does not read it, so that its length and order count alone.
 
 use bytes::Bytes;
-use idem_runtime::store::Journal;
+use idem_runtime::store::author::Journal;
 
 /// The longest journal of the model.
 const ENTRIES: usize = 8;

@@ -3,11 +3,11 @@
 use std::num::NonZeroU16;
 
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
-    OutcomeKind, Owner, Record, Remains, ResolveReply, State, append, claim, complete, release,
-    renew, resolve,
+use idem_runtime::store::author::{
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Needs, Owner, Record,
+    Remains, ResolveReply, State, append, claim, complete, release, renew, resolve,
 };
+use idem_runtime::store::{Fence, OutcomeKind};
 
 use crate::journal::Log;
 use crate::scenario::Flaw;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::store::{HEADER, Header, JournalKind, Record, State};
+use idem_runtime::store::author::{HEADER, Header, JournalKind, Record, State};
 
 use crate::journal::Log;
 

@@ -1,7 +1,7 @@
 //! The state of the model: a key, its callers, and the messages between them.
 
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::Remains;
+use idem_runtime::store::author::Remains;
 
 use crate::caller::{Caller, Phase, author, owner, value};
 use crate::journal::{Entry, Log};

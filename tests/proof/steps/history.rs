@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_runtime::store::{OutcomeKind, Owner};
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::Owner;
 use idem_tests::payment::{PayError, Receipt};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

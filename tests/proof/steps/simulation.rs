@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use idem_harness::HANG_LIMIT;
 use idem_runtime::clock::Clock;
-use idem_runtime::store::{ReadReply, State, Store};
+use idem_runtime::store::Store;
+use idem_runtime::store::author::{ReadReply, State};
 use idem_runtime::testing::{Fault, Faulty};
 use idem_runtime::{Engine, Observer, key::KeyDigest, observe::EventKind};
 use idem_tests::fixture::Fixture;

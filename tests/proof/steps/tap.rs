@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::store::{
+use idem_runtime::store::author::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
-    StoreFuture, Watch,
+    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreFuture, Watch,
 };
+use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
 use tokio::sync::{Notify, Semaphore};
 

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
-use idem_runtime::key::KeyBuilder;
+use idem_runtime::__private::KeyBuilder;
 use idem_runtime::store::Store;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;

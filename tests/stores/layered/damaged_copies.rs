@@ -1,7 +1,7 @@
 //! Damaged or foreign values in the fast store.
 
 use idem_runtime::ErrorKind;
-use idem_runtime::store::{HEADER, ReadReply};
+use idem_runtime::store::author::{HEADER, ReadReply};
 
 use crate::prelude::*;
 

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use idem_harness::RedisServer;
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::ReadCache;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{ReadCache, RecordKey};
 use idem_runtime::testing::{Faulty, StoreOperation};
-use idem_runtime::{
-    CallBuilder, Engine, OnRunning,
-    key::{KeyBuilder, Operation},
-};
+use idem_runtime::{__private::KeyBuilder, CallBuilder, Engine, OnRunning, key::Operation};
 use idem_tests::events::Events;
 use idem_tests::payment::{PayError, Receipt, Runs};
 use idem_tests::shop::{PATIENCE, connect, persistent, until};

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use idem_harness::TcpProxy;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, RecordKey, Remains, StoreError,
-    StoreErrorKind, StoreFuture,
+use idem_runtime::store::author::{
+    ClaimReply, ClaimRequest, Copied, Owner, ReadCache, ReadReply, Remains, StoreFuture,
 };
+use idem_runtime::store::{RecordKey, StoreError, StoreErrorKind};
 use idem_runtime::testing::Forward;
 use idem_tests::shop::{connect, happened, patiently};
 
@@ -85,7 +85,7 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
     let (server, durable) = (RedisServer::start(), RedisServer::start());
     let url = server.url();
     server.kill();
-    let durable = Faulty::over(Arc::new(connect(durable.url()).await.unwrap()));
+    let durable = Faulty::new(Arc::new(connect(durable.url()).await.unwrap()));
     let fast = LazyStore::new(move || connect(url.clone()));
     let fixture = Fixture::with(fast, &durable, hasty);
     let fails = async {
@@ -158,7 +158,7 @@ impl ReadCache for Ailing {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_job_that_panics_is_begun_again() {
     let durable = PanicsOnce(MemoryStore::new(), AtomicBool::default());
-    let durable = Faulty::over(Arc::new(durable));
+    let durable = Faulty::new(Arc::new(durable));
     let fast = Ailing {
         copies: MemoryStore::new(),
         works: Arc::default(),

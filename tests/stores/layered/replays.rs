@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{ReadReply, StoreFuture};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ReadReply, RecordKey, StoreFuture};
 use idem_runtime::testing::Forward;
 use idem_tests::shop;
 use idem_tests::shop::{connected, patiently, until};
@@ -100,7 +101,7 @@ impl Forward for CountedReads {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_calls_poll_the_fast_store_and_are_notified_there() {
     let reads = Arc::new(CountedReads(MemoryStore::new(), AtomicUsize::new(0)));
-    let (server, durable) = (RedisServer::start(), Faulty::over(reads.clone()));
+    let (server, durable) = (RedisServer::start(), Faulty::new(reads.clone()));
     let first = Fixture::on(&server, &durable).await;
     let mut others = Vec::new();
     for _ in 0..8 {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use idem_runtime::store::{Copied, Owner, ReadCache, ReadReply, RecordKey, State, StoreFuture};
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::author::{Copied, Owner, ReadCache, ReadReply, State, StoreFuture};
 use idem_runtime::testing::{Fault, StoreOperation};
 use idem_runtime::{Engine, clock::ManualClock, store::layered::LayeredStore};
 use idem_tests::shop::{connect, patiently, until};

@@ -9,7 +9,7 @@ use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder};
 use idem_runtime::{
     admin::EntryFilter,
-    store::{ListRequest, Store},
+    store::{Store, author::ListRequest},
 };
 use idem_tests::shop::until;
 

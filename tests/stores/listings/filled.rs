@@ -4,10 +4,12 @@ use idem_tests::claims::{complete, finished, take};
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::store::{ClaimRequest, OutcomeKind, Owner, RecordKey, Store};
+use idem_runtime::store::author::{ClaimRequest, Owner};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{
+    __private::KeyBuilder,
     Engine,
-    key::{KeyBuilder, KeyDigest, Operation},
+    key::{KeyDigest, Operation},
 };
 use tokio::task::JoinSet;
 

@@ -59,7 +59,7 @@ async fn exhausted_records_of_unlimited_attempts_take_a_number() {
 async fn a_listing_goes_on_after_a_fault() {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     fill(&memory, PREFIX, 10..60).await;
-    let store = Faulty::over(memory);
+    let store = Faulty::new(memory);
     let engine = engine(store.clone());
     store.fail(
         StoreOperation::List,

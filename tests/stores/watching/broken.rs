@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::{StoreErrorKind, Watch};
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::author::Watch;
 use idem_tests::shop::proxied;
 
 use super::client::{Client, key, told, untold};

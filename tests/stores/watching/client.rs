@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, RespConn};
 use idem_runtime::key::{KeyDigest, Operation};
+use idem_runtime::store::author::{ClaimRequest, Header, Owner, ReleaseReply, Remains, Watch};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{
-    ClaimRequest, Header, OutcomeKind, Owner, RecordKey, ReleaseReply, Remains, Store, StoreError,
-    Watch,
-};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store, StoreError};
 use idem_tests::claims::{complete, finished, take};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
 

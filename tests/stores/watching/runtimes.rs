@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_harness::RedisServer;
-use idem_runtime::store::Watch;
+use idem_runtime::store::author::Watch;
 use idem_tests::shop::until;
 use tokio::runtime::{Builder, Runtime};
 

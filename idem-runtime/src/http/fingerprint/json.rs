@@ -75,7 +75,7 @@ struct JsonReader<'a> {
 }
 
 /// A member that was written: start and end of its name, and its own end.
-struct Member {
+struct WrittenMember {
     start: usize,
     name_end: usize,
     /// That of the name, for a member that does not count.
@@ -189,7 +189,7 @@ impl<'a> JsonReader<'a> {
         Some(())
     }
 
-    fn member(&mut self, without: &Places<'_>, depth: usize) -> Option<Member> {
+    fn member(&mut self, without: &Places<'_>, depth: usize) -> Option<WrittenMember> {
         self.blanks();
         if self.peek()? != b'"' {
             return None;
@@ -209,7 +209,7 @@ impl<'a> JsonReader<'a> {
             self.out.truncate(name_end);
         }
         let end = self.out.len();
-        Some(Member {
+        Some(WrittenMember {
             start,
             name_end,
             end,
@@ -218,9 +218,9 @@ impl<'a> JsonReader<'a> {
 
     /// Sorts the members, which are written from `start` on, by name, and removes excluded ones. `None` if two have the
     /// same name.
-    fn sort(&mut self, start: usize, mut members: Vec<Member>) -> Option<()> {
+    fn sort(&mut self, start: usize, mut members: Vec<WrittenMember>) -> Option<()> {
         let in_order = members.is_sorted_by(|a, b| self.name(a) < self.name(b));
-        if in_order && members.iter().all(Member::counts) {
+        if in_order && members.iter().all(WrittenMember::counts) {
             return Some(());
         }
         members.sort_unstable_by(|a, b| self.name(a).cmp(self.name(b)));
@@ -235,12 +235,12 @@ impl<'a> JsonReader<'a> {
         Some(())
     }
 
-    fn name(&self, member: &Member) -> &[u8] {
+    fn name(&self, member: &WrittenMember) -> &[u8] {
         &self.out[member.start..member.name_end]
     }
 }
 
-impl Member {
+impl WrittenMember {
     fn counts(&self) -> bool {
         self.end > self.name_end
     }

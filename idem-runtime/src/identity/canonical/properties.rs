@@ -7,7 +7,7 @@ use super::to_vec;
 
 /// Any value that `serde` can describe and a CBOR library can read back.
 #[derive(Clone, Debug, PartialEq)]
-enum Tree {
+enum KeyTree {
     Null,
     Bool(bool),
     Signed(i64),
@@ -21,7 +21,7 @@ enum Tree {
     Struct(Vec<(&'static str, Self)>),
 }
 
-impl Serialize for Tree {
+impl Serialize for KeyTree {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_none(),
@@ -51,7 +51,7 @@ impl Serialize for Tree {
     }
 }
 
-impl Tree {
+impl KeyTree {
     /// The value that a reader should find, its maps in the order of the encoded keys.
     fn expected(&self) -> Value {
         let sorted = |mut entries: Vec<(Vec<u8>, Value, Value)>| {
@@ -134,33 +134,35 @@ const NAMES: [&str; 7] = [
     "a_name_of_more_than_23_characters_too",
 ];
 
-fn tree() -> impl Strategy<Value = Tree> {
+fn tree() -> impl Strategy<Value = KeyTree> {
     let leaf = prop_oneof![
-        Just(Tree::Null),
-        any::<bool>().prop_map(Tree::Bool),
-        any::<i64>().prop_map(Tree::Signed),
-        (-300_i64..300).prop_map(Tree::Signed),
-        any::<u64>().prop_map(Tree::Unsigned),
-        plain_single().prop_map(Tree::Single),
-        plain_double().prop_map(Tree::Double),
-        "\\PC{0,40}".prop_map(Tree::Text),
-        prop::collection::vec(any::<u8>(), 0..40).prop_map(Tree::Bytes),
+        Just(KeyTree::Null),
+        any::<bool>().prop_map(KeyTree::Bool),
+        any::<i64>().prop_map(KeyTree::Signed),
+        (-300_i64..300).prop_map(KeyTree::Signed),
+        any::<u64>().prop_map(KeyTree::Unsigned),
+        plain_single().prop_map(KeyTree::Single),
+        plain_double().prop_map(KeyTree::Double),
+        "\\PC{0,40}".prop_map(KeyTree::Text),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(KeyTree::Bytes),
     ];
     leaf.prop_recursive(5, 80, 30, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..30).prop_map(Tree::Seq),
+            prop::collection::vec(inner.clone(), 0..30).prop_map(KeyTree::Seq),
             prop::collection::vec((inner.clone(), inner.clone()), 0..30).prop_map(|mut entries| {
                 entries.sort_by_cached_key(|(key, _)| to_vec(key).unwrap());
                 entries.dedup_by_key(|(key, _)| to_vec(key).unwrap());
                 let third = entries.len() / 3;
                 entries.rotate_left(third);
-                Tree::Map(entries)
+                KeyTree::Map(entries)
             }),
             (
                 prop::sample::subsequence(&NAMES[..], 0..=NAMES.len()).prop_shuffle(),
                 prop::collection::vec(inner, NAMES.len())
             )
-                .prop_map(|(names, values)| Tree::Struct(names.into_iter().zip(values).collect())),
+                .prop_map(|(names, values)| KeyTree::Struct(
+                    names.into_iter().zip(values).collect()
+                )),
         ]
     })
 }

@@ -122,9 +122,9 @@ fn keys_and_values_that_do_not_alternate_are_an_error() {
 }
 
 /// Fails with an error that quotes the value.
-struct Refusing;
+struct RefusingPart;
 
-impl Serialize for Refusing {
+impl Serialize for RefusingPart {
     fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         Err(S::Error::custom("card 4111111111111111 is not valid"))
     }
@@ -132,7 +132,7 @@ impl Serialize for Refusing {
 
 #[test]
 fn what_an_implementation_says_is_not_repeated() {
-    let error = to_vec(&Refusing).unwrap_err();
+    let error = to_vec(&RefusingPart).unwrap_err();
     assert_eq!(
         error,
         CanonicalError::new(CanonicalErrorKind::SerializeFailed)
@@ -159,35 +159,35 @@ fn a_failing_display_is_an_error() {
 #[test]
 fn an_error_that_an_implementation_ignores_is_not_forgotten() {
     /// Breaks off in the middle of a map that needs sorting.
-    struct Half;
-    impl Serialize for Half {
+    struct HalfMap;
+    impl Serialize for HalfMap {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let mut map = serializer.serialize_map(None)?;
             map.serialize_entry("b", &1)?;
             map.serialize_entry("a", &1)?;
-            map.serialize_entry("c", &Refusing)?;
+            map.serialize_entry("c", &RefusingPart)?;
             map.end()
         }
     }
-    struct Careless;
-    impl Serialize for Careless {
+    struct CarelessMap;
+    impl Serialize for CarelessMap {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let mut map = serializer.serialize_map(None)?;
-            let _ = map.serialize_entry("z", &Half);
+            let _ = map.serialize_entry("z", &HalfMap);
             let _ = map.serialize_entry("y", &None::<u8>);
             let _ = map.serialize_entry("a", &1);
             map.end()
         }
     }
     #[derive(Serialize)]
-    struct Around {
+    struct AroundMap {
         z: Option<u8>,
-        inner: Careless,
+        inner: CarelessMap,
         a: Option<u8>,
     }
-    let around = Around {
+    let around = AroundMap {
         z: None,
-        inner: Careless,
+        inner: CarelessMap,
         a: None,
     };
     assert_fails(&around, CanonicalErrorKind::SerializeFailed);
@@ -222,14 +222,14 @@ fn a_long_sequence_is_not_kept_in_the_buffer() {
 
 #[test]
 fn an_implementation_may_take_a_digest_itself() {
-    struct Nested;
-    impl Serialize for Nested {
+    struct OwnDigest;
+    impl Serialize for OwnDigest {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.serialize_bytes(&digest(&("inner", vec![1; 100])))
         }
     }
-    let once = digest(&(Nested, "outer"));
-    assert_eq!(once, digest(&(Nested, "outer")));
+    let once = digest(&(OwnDigest, "outer"));
+    assert_eq!(once, digest(&(OwnDigest, "outer")));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn an_encoder_that_failed_leaves_nothing_behind() {
     for _ in 0..10 {
         let mut encoder = Encoder::take();
         encoder.limit(10);
-        let _ = encoder.put(&[("some text", Refusing)]);
+        let _ = encoder.put(&[("some text", RefusingPart)]);
         let _ = encoder.finish();
         assert_eq!(digest("clean"), clean);
     }

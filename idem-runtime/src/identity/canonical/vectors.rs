@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::to_vec;
 use crate::{
-    fingerprint::{Digest, FingerprintBuilder},
-    key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, ToKey},
+    identity::fingerprint::{Digest, FingerprintBuilder},
+    identity::key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, ToKey},
 };
 
 const FILE: &str = include_str!("../../../vectors/canonical-1.txt");
@@ -42,18 +42,18 @@ impl Serialize for Unsized {
 struct Nothing;
 
 #[derive(Serialize)]
-struct Newtype<T>(T);
+struct FrozenNewtype<T>(T);
 
 #[derive(Serialize)]
-struct Pair(u8, &'static str);
+struct FrozenPair(u8, &'static str);
 
 #[derive(Serialize)]
-struct Fields {
+struct FrozenFields {
     zeta: u8,
     b: Option<u8>,
     absent: Option<u8>,
-    some_none: Option<Newtype<Option<u8>>>,
-    a: Newtype<Option<u8>>,
+    some_none: Option<FrozenNewtype<Option<u8>>>,
+    a: FrozenNewtype<Option<u8>>,
     unit: (),
 }
 
@@ -157,22 +157,22 @@ fn others() -> Vec<String> {
         value("some-some", &Some(Some(7))),
         value("some-some-none", &Some(Some(None::<u8>))),
         value("some-seq-of-none", &Some([None::<u8>])),
-        value("newtype", &Newtype("x")),
-        value("newtype-none", &Newtype(None::<u8>)),
+        value("newtype", &FrozenNewtype("x")),
+        value("newtype-none", &FrozenNewtype(None::<u8>)),
         value("seq", &[1, 2, 3][..]),
         value("seq-of-options", &[Some(1), None]),
         value("seq-of-unknown-length", &Unsized(3)),
         value("long-seq-of-unknown-length", &Unsized(24)),
         value("tuple", &(1, "a", true)),
-        value("tuple-struct", &Pair(1, "a")),
+        value("tuple-struct", &FrozenPair(1, "a")),
         value(
             "struct",
-            &Fields {
+            &FrozenFields {
                 zeta: 1,
                 b: Some(2),
                 absent: None,
-                some_none: Some(Newtype(None)),
-                a: Newtype(None),
+                some_none: Some(FrozenNewtype(None)),
+                a: FrozenNewtype(None),
                 unit: (),
             },
         ),

@@ -12,22 +12,23 @@ use serde::{Serialize, Serializer};
 ///
 /// The texts are encoded as a tuple, not joined: `("a/b", "c")` and `("a", "b/c")` are two keys under `"{}/{}"`. The
 /// text between the placeholders distinguishes keys of different formats. It does not count as content: a key whose
-/// placeholders are all empty is refused as [`KeyError::Empty`](crate::key::KeyError::Empty), whatever text surrounds them.
+/// placeholders are all empty is refused as [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), whatever text surrounds them.
 /// A placeholder without any text around it, `"{}"`, is its text: the key `"{order_no}"` is that of
 /// `order_no.to_string()`.
 ///
 /// # Examples
 ///
 /// ```
-/// use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder};
+/// use idem_runtime::{Engine, key::FormatKey, store::memory::MemoryStore};
 ///
+/// let engine = Engine::new(MemoryStore::new());
 /// let key = |merchant: &str, order_no: &str| {
-///     KeyBuilder::new("payments.pay", DEFAULT_MAX_KEY_BYTES)
-///         .key(&FormatKey::new("{}/{}", &[format_args!("{merchant}"), format_args!("{order_no}")]))
+///     let key = [format_args!("{merchant}"), format_args!("{order_no}")];
+///     engine.operation("payments.pay").key(&FormatKey::new("{}/{}", &key)).key_digest()
 /// };
 /// assert_ne!(key("a/b", "c")?, key("a", "b/c")?);
 /// assert!(key("", "").is_err());
-/// # Ok::<(), idem_runtime::key::KeyError>(())
+/// # Ok::<(), idem_runtime::Error>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct FormatKey<'a> {

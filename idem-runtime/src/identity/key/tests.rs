@@ -4,7 +4,7 @@ use std::error::Error as _;
 use serde::Serialize;
 
 use super::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
-use crate::fingerprint::FingerprintBuilder;
+use crate::identity::fingerprint::FingerprintBuilder;
 
 fn builder() -> KeyBuilder {
     KeyBuilder::new("op", DEFAULT_MAX_KEY_BYTES)
@@ -35,7 +35,7 @@ fn a_key_that_identifies_nothing_is_refused() {
     #[derive(Serialize)]
     struct Global;
     #[derive(Serialize)]
-    struct Fields {
+    struct TenantFields {
         tenant: Option<u8>,
         id: &'static str,
     }
@@ -46,7 +46,7 @@ fn a_key_that_identifies_nothing_is_refused() {
     assert_empty(&Some(None::<u8>));
     assert_empty(&("", ""));
     assert_empty(&Vec::<u8>::new());
-    assert_empty(&Fields {
+    assert_empty(&TenantFields {
         tenant: None,
         id: "",
     });
@@ -97,12 +97,12 @@ fn the_limit_is_exact_and_holds_for_each_part() {
 #[test]
 fn absent_fields_do_not_count_towards_the_limit() {
     #[derive(Serialize)]
-    struct Fields {
+    struct LongNamed {
         a: u8,
         a_long_name_that_would_not_fit: Option<&'static str>,
     }
     let fits = |a_long_name_that_would_not_fit| {
-        let key = Fields {
+        let key = LongNamed {
             a: 1,
             a_long_name_that_would_not_fit,
         };
@@ -164,9 +164,9 @@ fn errors_say_what_is_wrong_and_not_what_the_key_is() {
 #[test]
 fn a_client_key_needs_a_scope_or_the_word() {
     #[derive(Serialize)]
-    struct Nested(&'static str, Option<crate::http::IdempotencyKey>);
+    struct OrderKey(&'static str, Option<crate::http::IdempotencyKey>);
     let client_key = || crate::http::IdempotencyKey("a".to_owned());
-    let nested = Nested("order", Some(client_key()));
+    let nested = OrderKey("order", Some(client_key()));
     assert_eq!(builder().key(&client_key()), Err(KeyError::Unscoped));
     assert_eq!(
         builder().key(&("order", client_key())),

@@ -65,7 +65,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///
 /// They are answered from the cache, and their committed answers are cached once they are replayed outside of a
 /// transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[must_use]
 #[allow(
     clippy::struct_field_names,

@@ -2,7 +2,7 @@
 
 /// Counters of an engine's local cache, for metrics: see
 /// [`Engine::local_cache_stats`](crate::Engine::local_cache_stats).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LocalCacheStats {
     /// Cached answers, including some that have expired.

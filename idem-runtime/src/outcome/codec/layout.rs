@@ -37,7 +37,7 @@ pub(super) const OWN: u8 = 8;
 pub(super) const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED | OWN;
 
 /// Serialization format of answers. Each record names its format, and all are read, whatever is set here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AnswerFormat {
     /// JSON: text that an operator can read in the store. It does not represent everything: numbers are finite, and

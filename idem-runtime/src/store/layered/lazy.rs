@@ -13,10 +13,10 @@ use crate::env::lock::Lock;
 use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
 
-type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
+type FirstConnection<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
 
 struct Connector<S> {
-    connect: Box<dyn Fn() -> Connecting<S> + Send + Sync>,
+    connect: Box<dyn Fn() -> FirstConnection<S> + Send + Sync>,
     store: OnceLock<S>,
     state: Lock<Connection>,
 }

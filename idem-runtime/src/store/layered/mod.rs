@@ -14,4 +14,3 @@ pub use self::builder::LayeredStoreBuilder;
 pub use self::lazy::LazyStore;
 pub use self::stats::LayeredStats;
 pub use self::store::LayeredStore;
-pub use super::read_cache::{Copied, ReadCache, is_final, supersedes};

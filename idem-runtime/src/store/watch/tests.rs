@@ -25,7 +25,7 @@ impl Wake for Bell {
     }
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Watch>>>;
+type WatchFuture = Pin<Box<dyn Future<Output = Watch>>>;
 
 /// A watcher, and the changes that it must see.
 struct Guest {
@@ -38,7 +38,7 @@ struct Guest {
 enum Waits {
     No(Watch),
     /// With the number of wakes at the last poll of the future.
-    Yes(Waiting, Arc<Bell>, u32),
+    Yes(WatchFuture, Arc<Bell>, u32),
     Gone,
 }
 
@@ -55,7 +55,7 @@ impl Guest {
     fn poll(&mut self) {
         let (mut waiting, bell) = match std::mem::replace(&mut self.waits, Waits::Gone) {
             Waits::No(mut watch) => {
-                let waiting: Waiting = Box::pin(async move {
+                let waiting: WatchFuture = Box::pin(async move {
                     watch.changed().await;
                     watch
                 });
@@ -94,7 +94,7 @@ impl Guest {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum WatchStep {
     Arrive(u8),
     Poll(usize),
     Wake(u8),
@@ -102,13 +102,13 @@ enum Step {
     Leave(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = WatchStep> {
     prop_oneof![
-        2 => (0..3u8).prop_map(Step::Arrive),
-        6 => (0..6usize).prop_map(Step::Poll),
-        4 => (0..3u8).prop_map(Step::Wake),
-        1 => (0..6usize).prop_map(Step::GiveUp),
-        2 => (0..6usize).prop_map(Step::Leave),
+        2 => (0..3u8).prop_map(WatchStep::Arrive),
+        6 => (0..6usize).prop_map(WatchStep::Poll),
+        4 => (0..3u8).prop_map(WatchStep::Wake),
+        1 => (0..6usize).prop_map(WatchStep::GiveUp),
+        2 => (0..6usize).prop_map(WatchStep::Leave),
     ]
 }
 
@@ -122,21 +122,21 @@ proptest! {
         for step in steps {
             let pick = |number: usize, guests: &[Guest]| number % guests.len().max(1);
             match step {
-                Step::Arrive(key) => guests.push(Guest::arrive(&watchers, key)),
-                Step::Wake(number) => {
+                WatchStep::Arrive(key) => guests.push(Guest::arrive(&watchers, key)),
+                WatchStep::Wake(number) => {
                     watchers.wake(&key(number));
                     guests.iter_mut().filter(|guest| guest.key == number).for_each(Guest::changed);
                 }
                 _ if guests.is_empty() => {}
-                Step::Poll(number) => {
+                WatchStep::Poll(number) => {
                     let guest = pick(number, &guests);
                     guests[guest].poll();
                 }
-                Step::GiveUp(number) => {
+                WatchStep::GiveUp(number) => {
                     let guest = pick(number, &guests);
                     guests[guest].give_up(&watchers);
                 }
-                Step::Leave(number) => {
+                WatchStep::Leave(number) => {
                     let guest = pick(number, &guests);
                     guests.swap_remove(guest);
                 }
@@ -209,12 +209,12 @@ fn no_message_is_lost_between_threads() {
 }
 
 #[derive(Default)]
-struct Listener {
+struct RecordedFeed {
     left: Lock<Vec<RecordKey>>,
     missed: AtomicU32,
 }
 
-impl Feed for Listener {
+impl Feed for RecordedFeed {
     fn left(&self, key: &RecordKey) {
         self.left.lock().push(key.clone());
     }
@@ -226,7 +226,7 @@ impl Feed for Listener {
 
 #[test]
 fn a_feed_hears_who_left_and_what_was_missed() {
-    let listener = Arc::new(Listener::default());
+    let listener = Arc::new(RecordedFeed::default());
     let feed: Arc<dyn Feed> = listener.clone();
     let watchers = Watchers::fed_by(Arc::downgrade(&feed));
     let (first, second) = (watchers.watch(&key(1)), watchers.watch(&key(1)));

@@ -1,6 +1,6 @@
 //! The possible next steps of a world of two layers.
 
-use idem_runtime::store::layered::is_final;
+use idem_runtime::store::author::is_final;
 
 use super::world::{Caller, Phase, Reset, World};
 use super::{EPOCHS, Flaw, Scenario};

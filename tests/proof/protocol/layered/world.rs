@@ -1,7 +1,7 @@
 //! Two stores, the callers of a key, and the copies on their way.
 
-use idem_runtime::store::layered::{is_final, supersedes};
-use idem_runtime::store::{Header, State};
+use idem_runtime::store::author::{Header, State};
+use idem_runtime::store::author::{is_final, supersedes};
 
 use super::promise::Promise;
 use super::step::Step;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use idem_runtime::key::KeyDigest;
-use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, RecordKey, RenewReply,
-    Store, StoreFuture,
+use idem_runtime::store::author::{
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, RenewReply, StoreFuture,
 };
+use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
 use tokio::sync::RwLock;
 

@@ -129,7 +129,7 @@ async fn it_opens_when_the_store_notifies_or_cannot() {
     let listener = far.listener().await;
     fixture.is_asked("a", run).await;
     fixture.is_asked("a", run).await;
-    listener.hearing(idem_runtime::store::Hearing::All);
+    listener.hearing(idem_runtime::store::author::Hearing::All);
     fixture.is_asked("a", run).await;
     fixture.is_local("a", run).await;
 }

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use idem_runtime::clock::ManualClock;
+use idem_runtime::store::Store;
+use idem_runtime::store::author::Listener;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{Listener, Store};
 use idem_runtime::testing::{Faulty, Forward, StoreOperation};
 use idem_runtime::{
     CallBuilder, Engine, EngineBuilder,
@@ -46,7 +47,7 @@ impl Fixture {
         cache: LocalCache,
         settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Self {
-        let (store, events) = (Faulty::over(store), Events::default());
+        let (store, events) = (Faulty::new(store), Events::default());
         let builder = Engine::builder(store.clone()).observer(events.clone());
         Self {
             engine: settings(builder.local_cache(cache)).build().unwrap(),

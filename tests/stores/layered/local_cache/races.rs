@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use idem_runtime::cache::LocalCache;
 use idem_runtime::clock::ManualClock;
+use idem_runtime::store::author::{Hearing, Listener};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{Hearing, Listener};
 use idem_runtime::testing::{Fault, StoreOperation};
 use idem_tests::shop::{Failure, patiently, until};
 use tokio::task::JoinHandle;

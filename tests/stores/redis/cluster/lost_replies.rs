@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use idem_runtime::store::author::{ClaimReply, ClaimRequest, CompleteReply, Header, Owner};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, Store,
-    StoreError,
-};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store, StoreError};
 use idem_tests::claims::{finished, granted};
 use idem_tests::shop::{connected, patiently, until};
 

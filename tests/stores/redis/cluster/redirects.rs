@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::{ClusterSetup, Edition, SlotMigration};
-use idem_runtime::store::redis::{Durability, RedisStore};
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+use idem_runtime::store::author::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, ReleaseReply,
+    Remains, RenewReply, ResolveReply,
 };
+use idem_runtime::store::redis::{Durability, RedisStore};
+use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_tests::claims::{complete, finished};
 use idem_tests::shop::PATIENCE;
 

@@ -1,7 +1,8 @@
 //! The rights that a restricted user needs on a cluster.
 
 use idem_harness::ClusterSetup;
-use idem_runtime::store::{ReadReply, Store, StoreErrorKind};
+use idem_runtime::store::author::ReadReply;
+use idem_runtime::store::{Store, StoreErrorKind};
 use idem_tests::shop::{PASSWORD, connect};
 
 use crate::client::{Client, told};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, TcpProxy};
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::{Owner, RecordKey, Remains, Store};
+use idem_runtime::store::author::{Owner, Remains};
+use idem_runtime::store::{RecordKey, Store};
 use idem_tests::shop::{patiently, until};
 
 /// On disk, so that there is no warning. The long time-out prevents a failover when a busy machine delays a node.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServer};
 use idem_runtime::clock::ManualClock;
-use idem_runtime::store::Watch;
+use idem_runtime::store::author::Watch;
 use idem_runtime::{Engine, Error, OnRunning};
 use idem_tests::shop::{patiently, until};
 use tokio::sync::oneshot;

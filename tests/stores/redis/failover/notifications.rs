@@ -1,7 +1,8 @@
 //! Waiters are notified by the new primary, also while the old one still answers.
 
 use idem_harness::SentinelSetup;
-use idem_runtime::key::{KeyBuilder, Operation};
+use idem_runtime::__private::KeyBuilder;
+use idem_runtime::key::Operation;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{RecordKey, Store};
 use idem_tests::sentinel_url;

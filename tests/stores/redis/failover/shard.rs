@@ -1,7 +1,8 @@
 //! Slots and shards of the keys' records.
 
 use idem_harness::ClusterSetup;
-use idem_runtime::key::{KeyBuilder, Operation};
+use idem_runtime::__private::KeyBuilder;
+use idem_runtime::key::Operation;
 use idem_runtime::store::RecordKey;
 
 pub(crate) const PREFIX: &str = "failover";

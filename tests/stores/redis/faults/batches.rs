@@ -5,8 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use idem_harness::{Command, Monitor};
-use idem_runtime::store::{
-    CompleteReply, Header, Journal, JournalKind, OutcomeKind, ReadReply, Record, Remains,
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::{
+    CompleteReply, Header, Journal, JournalKind, ReadReply, Record, Remains,
 };
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::patiently;

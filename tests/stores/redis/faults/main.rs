@@ -22,7 +22,8 @@ mod start_up_report;
 mod tls;
 mod wrong_settings;
 
-use idem_runtime::key::{KeyBuilder, Operation};
+use idem_runtime::__private::KeyBuilder;
+use idem_runtime::key::Operation;
 use idem_runtime::store::RecordKey;
 
 fn key(number: usize) -> RecordKey {

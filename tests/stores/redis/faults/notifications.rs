@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use idem_harness::RespConn;
 use idem_runtime::key::KeyDigest;
-use idem_runtime::store::{
-    CompleteReply, Header, Journal, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State,
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::{
+    CompleteReply, Header, Journal, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
+    State,
 };
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::started;

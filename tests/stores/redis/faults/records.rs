@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use idem_runtime::ErrorKind;
-use idem_runtime::store::{Fence, Header, OutcomeKind, Remains, State, StoreError};
+use idem_runtime::store::author::{Header, Remains, State};
+use idem_runtime::store::{Fence, OutcomeKind, StoreError};
 
 use crate::prelude::*;
 

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use idem_harness::{RedisServerBuilder, ReplicaPair, RespConn, eventually};
-use idem_runtime::key::KeyBuilder;
-use idem_runtime::store::Needs;
+use idem_runtime::__private::KeyBuilder;
+use idem_runtime::store::author::Needs;
 use idem_tests::shop::assert_store_says;
 
 use crate::prelude::*;

@@ -1,7 +1,7 @@
 //! A server or a network that sends no replies.
 
 use idem_harness::HANG_LIMIT;
-use idem_runtime::store::ClaimReply;
+use idem_runtime::store::author::ClaimReply;
 use idem_tests::shop::{HASTE, PATIENCE, hasty, patiently, proxied};
 
 use crate::prelude::*;

@@ -3,7 +3,8 @@
 use std::future::ready;
 use std::pin::Pin;
 
-use idem_runtime::store::{CompleteReply, OutcomeKind};
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::author::CompleteReply;
 use idem_tests::claims::{finished, granted};
 
 use super::prelude::*;

@@ -5,11 +5,11 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_runtime::store::author::{ClaimReply, Owner};
 use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore};
-use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
-    Context, Engine, EngineBuilder, ErrorKind, OnRunning,
-    key::{KeyBuilder, Operation},
+    __private::KeyBuilder, Context, Engine, EngineBuilder, ErrorKind, OnRunning, key::Operation,
 };
 use idem_tests::events::Events;
 use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, patiently, persistent};

@@ -1,9 +1,8 @@
 //! Each operation of a store, with each loss of its connection: the reply and the record are those without a loss.
 
 use bytes::Bytes;
-use idem_runtime::store::{
-    ClaimRequest, CompleteReply, Fence, Header, Journal, OutcomeKind, Remains, State,
-};
+use idem_runtime::store::author::{ClaimRequest, CompleteReply, Header, Journal, Remains, State};
+use idem_runtime::store::{Fence, OutcomeKind};
 use idem_tests::claims::{finished, take};
 
 use super::prelude::*;

@@ -7,10 +7,11 @@ pub(crate) use std::time::Duration;
 
 pub(crate) use idem_harness::TcpProxy;
 pub(crate) use idem_runtime::store::StoreErrorKind::{Refused, Unavailable};
+pub(crate) use idem_runtime::store::author::{ClaimReply, Owner, ReadReply};
 pub(crate) use idem_runtime::store::sql::{
     MySql, Postgres, PostgresStore, Purge, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore,
 };
-pub(crate) use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store, StoreError};
+pub(crate) use idem_runtime::store::{RecordKey, Store, StoreError};
 pub(crate) use idem_runtime::{Engine, Error, ErrorKind};
 pub(crate) use idem_tests::shop::{Failure, PATIENCE, asks, patiently, until};
 pub(crate) use sqlx::Connection;

@@ -1,7 +1,7 @@
 //! A read-only server, and a file that is full or locked.
 
-use idem_runtime::store::Needs;
 use idem_runtime::store::StoreErrorKind::Full;
+use idem_runtime::store::author::Needs;
 use idem_tests::shop::happened;
 
 use super::prelude::*;

@@ -1,6 +1,7 @@
 //! The table: its creation, its place, and the errors for a wrong table.
 
-use idem_runtime::store::{Fence, Header, State, StoreErrorKind};
+use idem_runtime::store::author::{Header, State};
+use idem_runtime::store::{Fence, StoreErrorKind};
 
 use super::prelude::*;
 

@@ -111,47 +111,47 @@ fn what_is_no_pointer_names_nothing() {
 
 /// A document without a fixed notation.
 #[derive(Clone, Debug)]
-enum Tree {
+enum JsonTree {
     Plain(String),
     Text(String),
     Array(Vec<Self>),
     Object(Vec<(String, Self)>),
 }
 
-fn tree() -> impl Strategy<Value = Tree> {
+fn tree() -> impl Strategy<Value = JsonTree> {
     let plain = prop_oneof![
         Just("true".to_owned()),
         Just("null".to_owned()),
         "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
     ];
     let leaf = prop_oneof![
-        plain.prop_map(Tree::Plain),
-        "[a\"\\\\/\n\u{1}\u{7f}é😀]{0,4}".prop_map(Tree::Text),
+        plain.prop_map(JsonTree::Plain),
+        "[a\"\\\\/\n\u{1}\u{7f}é😀]{0,4}".prop_map(JsonTree::Text),
     ];
     leaf.prop_recursive(5, 60, 5, |inner| {
         let member = ("[ab\"\\\\/é😀]{0,3}", inner.clone());
         prop_oneof![
-            vec(inner, 0..5).prop_map(Tree::Array),
+            vec(inner, 0..5).prop_map(JsonTree::Array),
             vec(member, 0..5).prop_map(|mut members| {
                 members.sort_by(|a, b| a.0.cmp(&b.0));
                 members.dedup_by(|a, b| a.0 == b.0);
-                Tree::Object(members)
+                JsonTree::Object(members)
             }),
         ]
     })
 }
 
 /// Writes the document in a notation that these numbers select.
-fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
+fn write(tree: &JsonTree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
     let blanks = |out: &mut String, turn: u8| {
         out.push_str(["", " ", "\n\t", "\r\n", "\t"][usize::from(turn % 5)]);
     };
     let mut turn = || turns.next().unwrap_or_default();
     blanks(out, turn());
     match tree {
-        Tree::Plain(text) => out.push_str(text),
-        Tree::Text(text) => write_text(text, turn(), out),
-        Tree::Array(elements) => {
+        JsonTree::Plain(text) => out.push_str(text),
+        JsonTree::Text(text) => write_text(text, turn(), out),
+        JsonTree::Array(elements) => {
             out.push('[');
             for (index, element) in elements.iter().enumerate() {
                 out.push_str(if index > 0 { "," } else { "" });
@@ -159,7 +159,7 @@ fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
             }
             out.push(']');
         }
-        Tree::Object(members) => {
+        JsonTree::Object(members) => {
             out.push('{');
             let first = usize::from(turn()) % members.len().max(1);
             let (before, after) = members.split_at(first);
@@ -187,7 +187,7 @@ fn write_text(text: &str, turn: u8, out: &mut String) {
     out.push('"');
 }
 
-fn written(tree: &Tree, turns: &[u8]) -> String {
+fn written(tree: &JsonTree, turns: &[u8]) -> String {
     let mut out = String::new();
     write(tree, &mut turns.iter().copied(), &mut out);
     out

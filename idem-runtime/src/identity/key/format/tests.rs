@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::FormatKey;
-use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart};
+use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart};
 
 fn builder() -> KeyBuilder {
     KeyBuilder::new("op", DEFAULT_MAX_KEY_BYTES)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Tree {
+enum AnswerTree {
     Nothing,
     Number(i64),
     Text { text: String, note: Option<char> },
@@ -17,18 +17,18 @@ enum Tree {
     List(Vec<Self>),
 }
 
-fn trees() -> impl Strategy<Value = Tree> {
+fn trees() -> impl Strategy<Value = AnswerTree> {
     let leaf = prop_oneof![
-        Just(Tree::Nothing),
-        any::<i64>().prop_map(Tree::Number),
-        (".*", any::<Option<char>>()).prop_map(|(text, note)| Tree::Text { text, note }),
-        any::<Vec<u8>>().prop_map(Tree::Bytes),
-        any::<((bool, u64), String)>().prop_map(|(pair, text)| Tree::Pair(pair, text)),
+        Just(AnswerTree::Nothing),
+        any::<i64>().prop_map(AnswerTree::Number),
+        (".*", any::<Option<char>>()).prop_map(|(text, note)| AnswerTree::Text { text, note }),
+        any::<Vec<u8>>().prop_map(AnswerTree::Bytes),
+        any::<((bool, u64), String)>().prop_map(|(pair, text)| AnswerTree::Pair(pair, text)),
     ];
     leaf.prop_recursive(3, 20, 4, |tree| {
         prop_oneof![
-            prop::collection::btree_map(".*", tree.clone(), 0..4).prop_map(Tree::Branch),
-            prop::collection::vec(tree, 0..4).prop_map(Tree::List),
+            prop::collection::btree_map(".*", tree.clone(), 0..4).prop_map(AnswerTree::Branch),
+            prop::collection::vec(tree, 0..4).prop_map(AnswerTree::List),
         ]
     })
 }
@@ -41,7 +41,7 @@ proptest! {
         let reader = Format { write: AnswerFormat::Json, ..reader };
         for format in formats() {
             let body = write(&format, &tree).unwrap();
-            let back = read::<Tree>(&reader, &body);
+            let back = read::<AnswerTree>(&reader, &body);
             prop_assert_eq!(back.as_ref(), Ok(&tree), "{:?}", format);
         }
     }
@@ -58,7 +58,7 @@ proptest! {
     fn any_bytes_are_read_or_refused(tag in 0..9_u8, body in any::<Vec<u8>>()) {
         let body = [&[tag], &body[..]].concat();
         for format in formats() {
-            let _: Result<Tree, _> = read(&format, &body);
+            let _: Result<AnswerTree, _> = read(&format, &body);
         }
     }
 }
