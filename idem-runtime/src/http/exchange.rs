@@ -67,7 +67,7 @@ impl Rules {
 
 /// The outcome of a request: a response, stored or not; the error of the service; idem's own refusal.
 pub(super) struct RequestEnd<B: Body, E> {
-    pub(super) end: Ended<B, E>,
+    pub(super) end: ServiceEnd<B, E>,
     pub(super) how: AnswerSource,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct RequestEnd<B: Body, E> {
     clippy::large_enum_variant,
     reason = "nearly every exchange ends with a response"
 )]
-pub(super) enum Ended<B: Body, E> {
+pub(super) enum ServiceEnd<B: Body, E> {
     Answered {
         response: Response<Buffered<B>>,
         disposition: Disposition,
@@ -99,7 +99,7 @@ pub(super) enum Disposition {
 }
 
 impl<B: Body, E> RequestEnd<B, E> {
-    pub(super) fn executed(end: Ended<B, E>) -> Self {
+    pub(super) fn executed(end: ServiceEnd<B, E>) -> Self {
         let how = AnswerSource::Executed;
         Self { end, how }
     }
@@ -114,7 +114,7 @@ impl<B: Body, E> RequestEnd<B, E> {
     ) -> Self {
         let response = match result {
             Ok(response) => response,
-            Err(error) => return Self::executed(Ended::Failed(error)),
+            Err(error) => return Self::executed(ServiceEnd::Failed(error)),
         };
         let own = response.extensions().get::<KeyVerdict>().copied();
         let (verdict, challenge) = if let Some(verdict) = own {
@@ -155,7 +155,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             verdict => (Buffered::passing(body), Disposition::Nothing(verdict)),
         };
         let response = Response::from_parts(parts, body);
-        Self::executed(Ended::Answered {
+        Self::executed(ServiceEnd::Answered {
             response,
             disposition,
         })
@@ -170,7 +170,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             Disposition::Lost(Unencodable::Stream)
         };
         let response = Response::from_parts(parts, Buffered::whole(Frames::new(body, None)));
-        Self::executed(Ended::Answered {
+        Self::executed(ServiceEnd::Answered {
             response,
             disposition,
         })
@@ -218,25 +218,27 @@ impl<B: Body, E> Sealed for RequestEnd<B, E> {}
 impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
         let response = match &self.end {
-            Ended::Answered {
+            ServiceEnd::Answered {
                 response,
                 disposition: Disposition::Whole,
             } => response,
-            Ended::Answered {
+            ServiceEnd::Answered {
                 disposition: Disposition::Lost(why),
                 ..
             } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
-            Ended::Answered {
+            ServiceEnd::Answered {
                 disposition: Disposition::Nothing(verdict),
                 response,
             } => return settled_as(*verdict, Some(response.status())),
-            Ended::Answered {
+            ServiceEnd::Answered {
                 disposition: Disposition::Broken,
                 ..
             }
-            | Ended::Failed(_) => return settled_as(rules.status.without_response(), None),
+            | ServiceEnd::Failed(_) => return settled_as(rules.status.without_response(), None),
             // A body returns a response or an error; only idem refuses.
-            Ended::Unready(_) | Ended::Refused(_) => return Encoded::Release(Remains::Request),
+            ServiceEnd::Unready(_) | ServiceEnd::Refused(_) => {
+                return Encoded::Release(Remains::Request);
+            }
         };
         rules.encode(response, response.body().frames(), format)
     }
@@ -246,7 +248,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
         let mut response = Response::new(Buffered::whole(stored.body));
         *response.status_mut() = stored.status;
         *response.headers_mut() = stored.headers;
-        Ok(Self::executed(Ended::Answered {
+        Ok(Self::executed(ServiceEnd::Answered {
             response,
             disposition: Disposition::Nothing(KeyVerdict::Store),
         }))
@@ -261,11 +263,11 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     }
 
     fn refuse(error: Error) -> Self {
-        Self::executed(Ended::Refused(error))
+        Self::executed(ServiceEnd::Refused(error))
     }
 
     fn succeeded(&self) -> bool {
-        matches!(&self.end, Ended::Answered { response, .. } if response.status().as_u16() < 400)
+        matches!(&self.end, ServiceEnd::Answered { response, .. } if response.status().as_u16() < 400)
     }
 
     fn schemas() -> [u32; 2] {

@@ -13,7 +13,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames};
-use super::exchange::{Disposition, Ended, RequestEnd};
+use super::exchange::{Disposition, RequestEnd, ServiceEnd};
 use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
 use super::problem::Problem;
@@ -172,12 +172,12 @@ where
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
         Ok(match end {
-            Ended::Answered {
+            ServiceEnd::Answered {
                 response,
                 disposition,
             } => answer(&settings, response, &disposition, how, is_head),
-            Ended::Failed(error) | Ended::Unready(error) => return Err(error),
-            Ended::Refused(error) => {
+            ServiceEnd::Failed(error) | ServiceEnd::Unready(error) => return Err(error),
+            ServiceEnd::Refused(error) => {
                 let mut problem = Problem::from(&error);
                 if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
                     problem = problem.retryable(true);
@@ -272,7 +272,7 @@ where
             ready
         });
         if let Err(error) = ready.await {
-            return RequestEnd::executed(Ended::Unready(error));
+            return RequestEnd::executed(ServiceEnd::Unready(error));
         }
         let cx = context();
         if waited
@@ -282,7 +282,7 @@ where
             let retry_after = lease.lasts();
             let error = Error::new(ErrorKind::Running { retry_after }, settings.operation());
             let error = error.detail("the lease was lost while the request waited for the service");
-            return RequestEnd::executed(Ended::Refused(error));
+            return RequestEnd::executed(ServiceEnd::Refused(error));
         }
         let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;

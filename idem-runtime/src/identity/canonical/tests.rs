@@ -35,13 +35,13 @@ impl Serialize for Deep {
 
 /// Endless recursion that never writes anything.
 #[derive(Serialize)]
-struct Endless<'a>(&'a Recursion);
+struct EndlessNesting<'a>(&'a Recursion);
 
 struct Recursion;
 
 impl Serialize for Recursion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Some(Endless(self)).serialize(serializer)
+        Some(EndlessNesting(self)).serialize(serializer)
     }
 }
 
@@ -62,9 +62,9 @@ fn siblings_do_not_add_to_the_depth() {
     assert!(to_vec(&siblings).is_ok());
 }
 
-struct Entries(Vec<(&'static str, u8)>);
+struct PairMap(Vec<(&'static str, u8)>);
 
-impl Serialize for Entries {
+impl Serialize for PairMap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }
@@ -73,16 +73,16 @@ impl Serialize for Entries {
 #[test]
 fn duplicate_keys_are_an_error_wherever_they_stand() {
     assert_fails(
-        &Entries(vec![("a", 1), ("a", 1)]),
+        &PairMap(vec![("a", 1), ("a", 1)]),
         CanonicalErrorKind::DuplicateKey,
     );
     assert_fails(
-        &Entries(vec![("b", 1), ("c", 1), ("a", 2), ("b", 1)]),
+        &PairMap(vec![("b", 1), ("c", 1), ("a", 2), ("b", 1)]),
         CanonicalErrorKind::DuplicateKey,
     );
     let same_beginning = ["longer than a prefix 1", "longer than a prefix 2"];
     let entries = same_beginning.map(|name| (name, 1)).to_vec();
-    assert!(to_vec(&Entries(entries)).is_ok());
+    assert!(to_vec(&PairMap(entries)).is_ok());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::dialect::Dialect;
 use crate::env::credentials::ProviderError;
 
 /// An error that a client library has.
-type Cause = Box<dyn Error + Send + Sync>;
+type ClientCause = Box<dyn Error + Send + Sync>;
 
 /// The kind of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +64,17 @@ pub(super) enum SqlFailure {
     /// The server replied with an error.
     Server { kind: SqlErrorKind, code: String },
     /// The connection cannot be made, or is lost.
-    Lost(Cause),
+    Lost(ClientCause),
     /// No TLS with the server.
-    Tls(Cause),
+    Tls(ClientCause),
     /// The address or the settings of the client are wrong.
-    Configuration(Cause),
+    Configuration(ClientCause),
     /// The server is unsuitable, by a sentence of this crate.
     Unfit(String),
     /// No credentials.
     Provider(ProviderError),
     /// The reply cannot be read, or anything else on the client's side.
-    Client(Cause),
+    Client(ClientCause),
 }
 
 impl SqlError {

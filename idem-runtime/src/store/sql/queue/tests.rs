@@ -8,17 +8,17 @@ use crate::store::sql::statement::{BatchStatement, Statement};
 
 const LONG: Duration = Duration::from_secs(60 * 60);
 
-type Taking<'a> = Pin<Box<dyn Future<Output = Result<Turn, NoPermit>> + 'a>>;
+type PermitFuture<'a> = Pin<Box<dyn Future<Output = Result<Turn, NoPermit>> + 'a>>;
 
 /// The permit, if there is one.
-fn poll(taking: &mut Taking<'_>) -> Option<ConnectionPermit> {
+fn poll(taking: &mut PermitFuture<'_>) -> Option<ConnectionPermit> {
     match poll_turn(taking)? {
         Turn::Permit(permit, _) => Some(permit),
         _ => panic!("it was taken along"),
     }
 }
 
-fn poll_turn(taking: &mut Taking<'_>) -> Option<Turn> {
+fn poll_turn(taking: &mut PermitFuture<'_>) -> Option<Turn> {
     let mut cx = Context::from_waker(Waker::noop());
     match taking.as_mut().poll(&mut cx) {
         std::task::Poll::Ready(turn) => Some(turn.expect("a seat")),
@@ -30,7 +30,7 @@ fn poll_turn(taking: &mut Taking<'_>) -> Option<Turn> {
 fn take<'a>(
     permits: &'a Arc<PermitQueue>,
     priority: Priority<'a>,
-) -> (Taking<'a>, Option<ConnectionPermit>) {
+) -> (PermitFuture<'a>, Option<ConnectionPermit>) {
     queue(permits, (priority, false), None)
 }
 
@@ -38,8 +38,8 @@ fn queue<'a>(
     permits: &'a Arc<PermitQueue>,
     priority: (Priority<'a>, bool),
     call: Option<QueuedCall>,
-) -> (Taking<'a>, Option<ConnectionPermit>) {
-    let mut taking: Taking<'a> = Box::pin(permits.take(priority, LONG, || call));
+) -> (PermitFuture<'a>, Option<ConnectionPermit>) {
+    let mut taking: PermitFuture<'a> = Box::pin(permits.take(priority, LONG, || call));
     let permit = poll(&mut taking);
     (taking, permit)
 }
@@ -71,7 +71,7 @@ fn first_batch<'a>(
     permits: &'a Arc<PermitQueue>,
     admission: &'a Admission,
     calls: impl IntoIterator<Item = Option<QueuedCall>>,
-) -> (usize, Vec<Taking<'a>>) {
+) -> (usize, Vec<PermitFuture<'a>>) {
     let (_, before) = take(permits, Priority::Ending);
     let claim = (Priority::Claim(admission), false);
     let mut waiting: Vec<_> = (calls.into_iter())
@@ -83,7 +83,7 @@ fn first_batch<'a>(
 }
 
 /// The batch of a call that has the permit.
-fn batch_of(taking: &mut Taking<'_>) -> Option<Vec<BatchMember>> {
+fn batch_of(taking: &mut PermitFuture<'_>) -> Option<Vec<BatchMember>> {
     let Some(Turn::Permit(mut permit, call)) = poll_turn(taking) else {
         panic!("it has the permit");
     };
@@ -91,7 +91,7 @@ fn batch_of(taking: &mut Taking<'_>) -> Option<Vec<BatchMember>> {
 }
 
 /// Whether it was in a batch, which is dropped.
-fn is_taken(taking: &mut Taking<'_>) -> bool {
+fn is_taken(taking: &mut PermitFuture<'_>) -> bool {
     matches!(poll_turn(taking), Some(Turn::Alone))
 }
 
