@@ -16,6 +16,24 @@ pub trait Backend: Database {}
 
 impl<B: Database> Backend for B {}
 
+#[cfg(feature = "mysql")]
+/// MySQL 8.0 or newer, MariaDB 10.6 or newer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct MySql;
+
+#[cfg(feature = "postgres")]
+/// PostgreSQL 12 or newer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Postgres;
+
+#[cfg(feature = "sqlite")]
+/// SQLite 3.42 or newer; the bundled one is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Sqlite;
+
 /// The server and the table, as a store finds them when it connects.
 #[derive(Debug, Default)]
 pub struct Probed {

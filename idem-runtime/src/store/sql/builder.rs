@@ -210,12 +210,12 @@ macro_rules! credentials {
 }
 
 #[cfg(feature = "mysql")]
-impl SqlStoreBuilder<super::mysql::MySql> {
+impl SqlStoreBuilder<super::backend::MySql> {
     credentials!();
 }
 
 #[cfg(feature = "postgres")]
-impl SqlStoreBuilder<super::postgres::Postgres> {
+impl SqlStoreBuilder<super::backend::Postgres> {
     credentials!();
 }
 
@@ -247,8 +247,8 @@ fn is_name(table: &str) -> bool {
 #[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests {
     use crate::store::sql::backend::Database;
-    use crate::store::sql::mysql::MySql;
-    use crate::store::sql::postgres::Postgres;
+    use crate::store::sql::backend::MySql;
+    use crate::store::sql::backend::Postgres;
 
     fn warns<B: Database>(url: &str) -> bool {
         let client = B::client(url).expect("a URL");

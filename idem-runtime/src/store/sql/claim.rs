@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::columns::{HeaderColumns, displayed_operation};
 use super::compare_and_write::{RecordAccess, RecordWrite, TRIES, overtaken};
-use super::error::SqlErrorKind;
+use super::error_kind::SqlErrorKind;
 use super::queue::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;

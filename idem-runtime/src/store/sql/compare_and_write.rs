@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::argument::SqlArgument;
 use super::columns::{HeaderColumns, displayed_operation, life_us, stored_body};
-use super::error::SqlErrorKind;
+use super::error_kind::SqlErrorKind;
 use super::pool::ConnectionPool;
 use super::primary_key::{PrimaryKey, primary_key};
 use super::queue::Priority;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::SqlErrorKind;
+use super::error_kind::SqlErrorKind;
 
 /// A text before a part of a statement, and the text after it.
 pub(crate) type Around = (&'static str, &'static str);
@@ -129,15 +129,3 @@ pub struct Dialect {
 }
 
 debug_fields!(Dialect { name });
-
-impl Dialect {
-    /// MySQL and MariaDB.
-    #[cfg(feature = "mysql")]
-    pub const MYSQL: &'static Self = &super::mysql::DIALECT;
-    /// PostgreSQL.
-    #[cfg(feature = "postgres")]
-    pub const POSTGRES: &'static Self = &super::postgres::DIALECT;
-    /// SQLite.
-    #[cfg(feature = "sqlite")]
-    pub const SQLITE: &'static Self = &super::sqlite::DIALECT;
-}

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::io;
 
 use super::dialect::Dialect;
-use super::error::{SqlError, SqlErrorKind, SqlFailure};
+use super::error::{SqlError, SqlFailure};
+use super::error_kind::SqlErrorKind;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The error of a store whose server has let the provider's user in before.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
+use super::error_kind::SqlErrorKind;
 use super::session::{SqlClient, SqlSession};
 use crate::env::credentials::CredentialsProvider;
 

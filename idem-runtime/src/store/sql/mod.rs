@@ -87,12 +87,15 @@ mod argument;
 mod backend;
 mod batch;
 mod builder;
+#[cfg(feature = "postgres")]
+mod bytea;
 mod claim;
 mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
 mod error;
+mod error_kind;
 mod failure;
 mod findings;
 mod hit_rate;
@@ -130,22 +133,24 @@ use bytes::Bytes;
 
 pub use self::argument::{SqlArgument, SqlArray};
 pub use self::backend::Backend;
+#[cfg(feature = "mysql")]
+pub use self::backend::MySql;
+#[cfg(feature = "postgres")]
+pub use self::backend::Postgres;
+#[cfg(feature = "sqlite")]
+pub use self::backend::Sqlite;
 pub use self::builder::SqlStoreBuilder;
+#[cfg(feature = "postgres")]
+pub use self::bytea::bytea;
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
 pub use self::in_transaction::Sql;
 pub(crate) use self::in_transaction::{TransactionalStore, TxError};
-#[cfg(feature = "mysql")]
-pub use self::mysql::MySql;
-#[cfg(feature = "postgres")]
-pub use self::postgres::{Postgres, bytea};
 pub use self::purge::{Purge, PurgeTask};
 pub use self::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
 pub use self::source::{IntoSqlSource, SqlSource};
-#[cfg(feature = "sqlite")]
-pub use self::sqlite::Sqlite;
 pub use self::state::SqlStore;
 pub use self::transaction::SqlTransaction;
 use super::{

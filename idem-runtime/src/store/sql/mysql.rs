@@ -5,20 +5,21 @@ mod findings;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::backend::{Database, Probed};
+use super::backend::{Database, MySql, Probed};
 use super::dialect::{Dialect, StatementKind};
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
+use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
 use super::session::{SqlClient, SqlFuture, SqlSession, row};
 use super::sqlx_client;
 use crate::store::Finding;
 
-/// MySQL 8.0 or newer, MariaDB 10.6 or newer.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct MySql;
+impl Dialect {
+    /// MySQL and MariaDB.
+    pub const MYSQL: &'static Self = &DIALECT;
+}
 
-pub(super) const DIALECT: Dialect = Dialect {
+const DIALECT: Dialect = Dialect {
     name: "MySQL",
     // UTC, so that the time zone of the session has no effect.
     now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",

@@ -1,26 +1,25 @@
 //! PostgreSQL.
 
-mod bytea;
 mod findings;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use self::bytea::bytea;
-use super::backend::{Database, Probed};
+use super::backend::{Database, Postgres, Probed};
 use super::dialect::{Dialect, StatementKind};
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
+use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
 use super::session::{SqlClient, SqlFuture, SqlSession, row};
 use super::sqlx_client;
 use crate::store::Finding;
 
-/// PostgreSQL 12 or newer.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Postgres;
+impl Dialect {
+    /// PostgreSQL.
+    pub const POSTGRES: &'static Self = &DIALECT;
+}
 
-pub(super) const DIALECT: Dialect = Dialect {
+const DIALECT: Dialect = Dialect {
     name: "PostgreSQL",
     // The time of the read, not that of the transaction's beginning. In floating point, which holds it exactly enough
     // for longer than two centuries, because `extract` is slower.

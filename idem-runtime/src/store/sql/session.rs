@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::argument::SqlArgument;
 use super::dialect::Dialect;
 use super::error::SqlError;
-use super::statement::SqlText;
 use crate::credentials::Credentials;
 
 /// The future of an operation of a session.
@@ -117,7 +116,7 @@ pub trait SqlClient: Send + Sync {
 /// A statement with its arguments.
 #[derive(Clone, Copy)]
 pub struct SqlStatement<'a> {
-    text: &'a SqlText,
+    text: &'a Arc<str>,
     is_named: bool,
     /// The argument of each parameter; empty: each has its own.
     order: &'a [usize],
@@ -131,7 +130,7 @@ debug_fields!(SqlStatement<'_> { text, is_named });
 
 impl<'a> SqlStatement<'a> {
     pub(super) fn new(
-        text: &'a SqlText,
+        text: &'a Arc<str>,
         is_named: bool,
         (order, arguments): (&'a [usize], &'a [SqlArgument<'a>]),
         is_known: &'a AtomicBool,

@@ -5,18 +5,14 @@ pub(super) mod group_commit;
 
 use std::sync::Arc;
 
-use super::backend::{Database, Probed};
+use super::backend::{Database, Probed, Sqlite};
 use super::dialect::{Dialect, StatementKind};
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
+use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
 use super::session::{SqlClient, SqlFuture, SqlSession, row};
 use super::sqlx_client;
 use crate::store::Finding;
-
-/// SQLite 3.42 or newer; the bundled one is.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Sqlite;
 
 /// The kind of an error: its primary code is the low byte; <https://sqlite.org/rescode.html>
 fn kind_of(code: i32, message: &str) -> SqlErrorKind {
@@ -49,7 +45,12 @@ fn kind_of(code: i32, message: &str) -> SqlErrorKind {
     }
 }
 
-pub(super) const DIALECT: Dialect = Dialect {
+impl Dialect {
+    /// SQLite.
+    pub const SQLITE: &'static Self = &DIALECT;
+}
+
+const DIALECT: Dialect = Dialect {
     name: "SQLite",
     // The machine's clock, which all processes with the file share. Whole milliseconds, because a floating point number
     // holds no more exactly.

@@ -19,6 +19,12 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Decode, Pool, Row, Transaction, Type};
 
 use super::backend::Backend;
+#[cfg(feature = "mysql")]
+use super::backend::MySql;
+#[cfg(feature = "postgres")]
+use super::backend::Postgres;
+#[cfg(feature = "sqlite")]
+use super::backend::Sqlite;
 use super::dialect::Dialect;
 use super::error::SqlError;
 use super::session::{SqlClient, SqlFuture, SqlSession};
@@ -277,16 +283,16 @@ macro_rules! sqlx_types {
         $(
             #[cfg(feature = $feature)]
             #[diagnostic::do_not_recommend]
-            impl IntoSqlSource<super::$Db> for sqlx::$module::$Options {
-                fn into_source(self) -> SqlSource<super::$Db> {
+            impl IntoSqlSource<$Db> for sqlx::$module::$Options {
+                fn into_source(self) -> SqlSource<$Db> {
                     source::<_, sqlx::$Connection>(self)
                 }
             }
 
             #[cfg(feature = $feature)]
             #[diagnostic::do_not_recommend]
-            impl IntoSqlSource<super::$Db> for &Pool<sqlx::$Db> {
-                fn into_source(self) -> SqlSource<super::$Db> {
+            impl IntoSqlSource<$Db> for &Pool<sqlx::$Db> {
+                fn into_source(self) -> SqlSource<$Db> {
                     (*self.connect_options()).clone().into_source()
                 }
             }

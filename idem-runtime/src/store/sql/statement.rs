@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::argument::Arguments;
 use super::dialect::StatementKind;
-use super::error::{SqlError, SqlErrorKind};
+use super::error::SqlError;
+use super::error_kind::SqlErrorKind;
 use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey};
 use super::row::Row;
 use super::session::{SqlReply, SqlRow, SqlSession, SqlStatement};

@@ -20,7 +20,7 @@ use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::MYSQL;
 
-pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
     of_url::<MySqlConnection>(url)
 }
 

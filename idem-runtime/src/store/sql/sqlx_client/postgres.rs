@@ -15,9 +15,9 @@ use sqlx_core::transaction::TransactionManager as _;
 use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::bytea::bytea;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::postgres::bytea;
 use crate::store::sql::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
@@ -25,7 +25,7 @@ use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::POSTGRES;
 
-pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
     of_url::<PgConnection>(url)
 }
 

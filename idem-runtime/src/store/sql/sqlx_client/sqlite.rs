@@ -20,7 +20,7 @@ use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
-use crate::store::sql::sqlite::group_commit::MAX_WIDTH;
+use crate::store::sql::statement::MAX_CALLS;
 
 const DIALECT: &Dialect = Dialect::SQLITE;
 
@@ -30,7 +30,7 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The number of rows that are buffered between the driver's thread and the writer's.
 const ROWS: usize = 1_024;
 
-pub(in crate::store::sql) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
     of_url::<SqliteConnection>(url)
 }
 
@@ -98,6 +98,6 @@ impl ClientOptions for SqliteConnectOptions {
 
     fn of_writer(&self) -> Option<Self> {
         let options = self.clone().row_buffer_size(ROWS);
-        Some(options.statement_cache_capacity(6 * MAX_WIDTH))
+        Some(options.statement_cache_capacity(6 * MAX_CALLS))
     }
 }

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use super::multi_row::MultiRowStatement;
 use super::queued_statement::QueuedStatement;
-use crate::store::sql::statement::SqlText;
 use crate::store::sql::statement::StatementReply;
-
-/// The maximum number of repetitions of a statement in a text.
-pub(in crate::store::sql) const MAX_WIDTH: usize = 64;
+use crate::store::sql::statement::{MAX_CALLS, SqlText};
 
 /// What a message does besides its statements. Combined, because each message is passed between threads twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,9 +36,9 @@ impl BatchMessage {
             let multi_row = multi_row.filter(|_| at_once && members.len() > 1);
             while !rest.is_empty() {
                 let width = match multi_row {
-                    Some(_) => MAX_WIDTH.min(rest.len()),
+                    Some(_) => MAX_CALLS.min(rest.len()),
                     // Powers of two, because a text takes as many prepared statements as its width.
-                    None => MAX_WIDTH.min(1 << rest.len().ilog2()),
+                    None => MAX_CALLS.min(1 << rest.len().ilog2()),
                 };
                 let (these, others) = rest.split_at(width);
                 messages.push(Self {

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-pub(in crate::store::sql) use self::message::MAX_WIDTH;
 use self::queue::{LoneWrite, WriteQueue};
 use self::queued_statement::QueuedStatement;
 use crate::store::pace::{Crowded, admits};
