@@ -1,7 +1,6 @@
 //! tokio-postgres as a client of idem, on its public surface alone: what an application writes to bring one.
 
 use std::borrow::Cow;
-use std::error::Error as _;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -53,21 +52,7 @@ fn session_error(error: Error) -> SqlError {
             let code = server.code().code().to_owned();
             SqlError::server(Dialect::POSTGRES, code, server.message())
         }
-        // A value of another type.
-        None if !error.is_closed()
-            && error.source().is_some_and(|it| !it.is::<std::io::Error>()) =>
-        {
-            SqlError::client(error)
-        }
         None => SqlError::lost(error),
-    }
-}
-
-/// The end of a statement.
-fn done(affected: u64) -> SqlReply<'static> {
-    SqlReply::Done {
-        affected,
-        last_insert_id: 0,
     }
 }
 
@@ -79,7 +64,7 @@ fn parameter(argument: SqlArgument<'_>) -> Parameter<'_> {
         SqlArgument::Int(number) => (Box::new(number), Type::INT8),
         SqlArgument::Text(text) => (Box::new(text), Type::TEXT),
         SqlArgument::Array(array) => array_parameter(array),
-        _ => (Box::new(None::<&[u8]>), Type::BYTEA),
+        SqlArgument::Null => (Box::new(None::<&[u8]>), Type::BYTEA),
     }
 }
 
@@ -118,7 +103,7 @@ impl SqlSession for TokioPostgres {
             while let Some(row) = rows.try_next().await.map_err(session_error)? {
                 receive(SqlReply::Row(&Values(&row)))?;
             }
-            receive(done(rows.rows_affected().unwrap_or(0)))
+            receive(SqlReply::done(rows.rows_affected().unwrap_or(0)))
         })
     }
 
@@ -133,7 +118,7 @@ impl SqlSession for TokioPostgres {
                 match part {
                     SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&Texts(&row)))?,
                     SimpleQueryMessage::CommandComplete(affected) => {
-                        receive(done(affected))?;
+                        receive(SqlReply::done(affected))?;
                     }
                     _ => {}
                 }
@@ -170,6 +155,11 @@ impl SqlTransaction for TokioPostgres {
     fn session(&mut self) -> &mut dyn SqlSession {
         self
     }
+
+    /// Behind a `BEGIN` whose future was dropped.
+    fn give_up(&mut self) {
+        self.start_rollback();
+    }
 }
 
 /// A row with typed values.
@@ -181,17 +171,17 @@ impl SqlRow for Values<'_> {
     }
 
     fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
-        self.0.try_get(column).map_err(session_error)
+        self.0.try_get(column).map_err(SqlError::client)
     }
 
     fn text(&self, column: usize) -> Result<Option<Cow<'_, str>>, SqlError> {
         let text = self.0.try_get::<_, Option<&str>>(column);
-        Ok(text.map_err(session_error)?.map(Cow::Borrowed))
+        Ok(text.map_err(SqlError::client)?.map(Cow::Borrowed))
     }
 
     fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
         let bytes = self.0.try_get::<_, Option<&[u8]>>(column);
-        Ok(bytes.map_err(session_error)?.map(Cow::Borrowed))
+        Ok(bytes.map_err(SqlError::client)?.map(Cow::Borrowed))
     }
 }
 

@@ -128,7 +128,8 @@ impl Claim {
             .expect("a claim is held until it is settled")
     }
 
-    /// The claim by itself, which settles it; without one that is dropped unsettled.
+    /// The claim without the guard that releases one that is dropped unsettled. The first poll of its settlement arms
+    /// another.
     pub(crate) fn into_held(mut self) -> HeldClaim {
         let held = self.held.take();
         held.expect("a claim is held until it is settled")

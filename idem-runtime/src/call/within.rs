@@ -87,6 +87,9 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         }
         self.close().await;
         let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        if let Err(cause) = in_step {
+            return Err(error.because(cause));
+        }
         Err(error.detail(
             "sqlx counts a transaction on this connection that SQLite may have rolled back by itself, as it \
              does after some errors; the connection is closed. Do not begin a transaction of sqlx within \
@@ -133,9 +136,15 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         if self.own {
             let moment = core.clock.now() + REPLY;
             let rolled_back = async {
-                // Savepoints of sqlx that the body has left open are counted as well.
-                while self.tx.session().depth() > 0 {
+                // Savepoints of the client that the body has left open are counted as well.
+                let mut depth = self.tx.session().depth();
+                while depth > 0 {
                     self.tx.session().rollback().await?;
+                    let left = self.tx.session().depth();
+                    if left >= depth {
+                        return Err(SqlError::lost("a rollback that changes no count"));
+                    }
+                    depth = left;
                 }
                 Ok::<_, SqlError>(())
             };
@@ -298,6 +307,15 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
         part.begins = false;
         begun.map_err(|error| unreachable_database(&name.key, error))?;
         part.own = true;
+        if part.tx.session().depth() == 0 {
+            // It could not be rolled back, because it would not be known to exist.
+            part.tx.session().start_rollback();
+            part.tx.give_up();
+            let error = Error::new(ErrorKind::TransactionAborted, name.key.operation().clone());
+            return Err(
+                error.detail("its session does not count the transaction that it has begun")
+            );
+        }
     }
     part.depth = part.tx.session().depth();
     let running = || Unleased::new(core, name.clone(), policy.max_run());

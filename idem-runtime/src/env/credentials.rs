@@ -44,7 +44,6 @@ impl Credentials {
     }
 
     /// The name of the user, if there is one, and the password.
-    #[doc(hidden)] // for the connections of idem-consumers
     #[must_use]
     pub fn into_parts(self) -> (Option<String>, String) {
         (self.user, self.password)

@@ -13,16 +13,32 @@ use serde::ser::{
 
 use super::layout::AnswerFormat;
 
-/// What is checked while a value is written.
+/// Whether the format writes this value as another one. Determined by a serializer that writes nothing, and that is
+/// optimized away for types without options and floats.
+pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
+    let lost = Cell::new(false);
+    let check = LossCheck {
+        is_json: matches!(format, AnswerFormat::Json),
+        in_some: false,
+        lost: &lost,
+    };
+    // An error that occurs here and did not occur during encoding is ignored: `lost` alone decides.
+    let _ = value.serialize(check);
+    lost.get()
+}
+
 #[derive(Clone, Copy)]
-struct Check<'a> {
+struct LossCheck<'a> {
     is_json: bool,
     /// The value is directly inside a `Some`, which the format does not write.
     in_some: bool,
     lost: &'a Cell<bool>,
 }
 
-impl<'a> Check<'a> {
+#[derive(Clone, Copy)]
+struct ContentLossCheck<'a>(LossCheck<'a>);
+
+impl<'a> LossCheck<'a> {
     /// Records a value that is written as null: it is lost inside a `Some`.
     fn nothing(self) {
         if self.in_some {
@@ -30,46 +46,10 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The check of a value within this one.
-    fn within<T: ?Sized>(self, value: &T, in_some: bool) -> Checked<'a, &T> {
-        let check = Self { in_some, ..self };
-        Checked {
-            inner: value,
-            check,
-        }
-    }
-}
-
-/// A serializer, a part of one, or a value, with the check of what it writes.
-struct Checked<'a, I> {
-    inner: I,
-    check: Check<'a>,
-}
-
-/// Writes a value. Whether its format brings it back; the error is that of writing it.
-pub(super) fn write<T, S>(value: &T, format: AnswerFormat, serializer: S) -> Result<bool, S::Error>
-where
-    T: Serialize,
-    S: Serializer,
-{
-    let lost = Cell::new(false);
-    let check = Check {
-        is_json: matches!(format, AnswerFormat::Json),
-        in_some: false,
-        lost: &lost,
-    };
-    value.serialize(Checked {
-        inner: serializer,
-        check,
-    })?;
-    Ok(!lost.get())
-}
-
-impl<T: Serialize + ?Sized> Serialize for Checked<'_, &T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.inner.serialize(Checked {
-            inner: serializer,
-            check: self.check,
+    fn within(self) -> ContentLossCheck<'a> {
+        ContentLossCheck(LossCheck {
+            in_some: false,
+            ..self
         })
     }
 }
@@ -78,8 +58,8 @@ impl<T: Serialize + ?Sized> Serialize for Checked<'_, &T> {
 macro_rules! brought_back {
     ($($method:ident: $of:ty),+ $(,)?) => {
         $(
-            fn $method(self, value: $of) -> Result<S::Ok, S::Error> {
-                self.inner.$method(value)
+            fn $method(self, _: $of) -> fmt::Result {
+                Ok(())
             }
         )+
     };
@@ -87,28 +67,25 @@ macro_rules! brought_back {
 
 /// The values whose content is checked.
 macro_rules! compounds {
-    ($($method:ident -> $Compound:ident: $($name:ident: $of:ty),+;)+) => {
+    ($($method:ident: $($of:ty),+;)+) => {
         $(
-            fn $method(self, $($name: $of),+) -> Result<Checked<'a, S::$Compound>, S::Error> {
-                Ok(Checked {
-                    inner: self.inner.$method($($name),+)?,
-                    check: self.check,
-                })
+            fn $method(self, $(_: $of),+) -> Result<ContentLossCheck<'a>, fmt::Error> {
+                Ok(self.within())
             }
         )+
     };
 }
 
-impl<'a, S: Serializer> Serializer for Checked<'a, S> {
-    type Ok = S::Ok;
-    type Error = S::Error;
-    type SerializeSeq = Checked<'a, S::SerializeSeq>;
-    type SerializeTuple = Checked<'a, S::SerializeTuple>;
-    type SerializeTupleStruct = Checked<'a, S::SerializeTupleStruct>;
-    type SerializeTupleVariant = Checked<'a, S::SerializeTupleVariant>;
-    type SerializeMap = Checked<'a, S::SerializeMap>;
-    type SerializeStruct = Checked<'a, S::SerializeStruct>;
-    type SerializeStructVariant = Checked<'a, S::SerializeStructVariant>;
+impl<'a> Serializer for LossCheck<'a> {
+    type Ok = ();
+    type Error = fmt::Error;
+    type SerializeSeq = ContentLossCheck<'a>;
+    type SerializeTuple = ContentLossCheck<'a>;
+    type SerializeTupleStruct = ContentLossCheck<'a>;
+    type SerializeTupleVariant = ContentLossCheck<'a>;
+    type SerializeMap = ContentLossCheck<'a>;
+    type SerializeStruct = ContentLossCheck<'a>;
+    type SerializeStructVariant = ContentLossCheck<'a>;
 
     brought_back! {
         serialize_bool: bool,
@@ -127,119 +104,103 @@ impl<'a, S: Serializer> Serializer for Checked<'a, S> {
         serialize_bytes: &[u8],
     }
 
-    fn serialize_f32(self, number: f32) -> Result<S::Ok, S::Error> {
-        if self.check.is_json && !number.is_finite() {
-            self.check.lost.set(true);
+    fn serialize_f32(self, number: f32) -> fmt::Result {
+        self.serialize_f64(number.into())
+    }
+
+    fn serialize_f64(self, number: f64) -> fmt::Result {
+        if self.is_json && !number.is_finite() {
+            self.lost.set(true);
         }
-        self.inner.serialize_f32(number)
+        Ok(())
     }
 
-    fn serialize_f64(self, number: f64) -> Result<S::Ok, S::Error> {
-        if self.check.is_json && !number.is_finite() {
-            self.check.lost.set(true);
-        }
-        self.inner.serialize_f64(number)
+    fn serialize_none(self) -> fmt::Result {
+        self.nothing();
+        Ok(())
     }
 
-    fn serialize_none(self) -> Result<S::Ok, S::Error> {
-        self.check.nothing();
-        self.inner.serialize_none()
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> fmt::Result {
+        value.serialize(LossCheck {
+            in_some: true,
+            ..self
+        })
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
-        self.inner.serialize_some(&self.check.within(value, true))
+    fn serialize_unit(self) -> fmt::Result {
+        self.nothing();
+        Ok(())
     }
 
-    fn serialize_unit(self) -> Result<S::Ok, S::Error> {
-        self.check.nothing();
-        self.inner.serialize_unit()
-    }
-
-    fn serialize_unit_struct(self, name: &'static str) -> Result<S::Ok, S::Error> {
+    fn serialize_unit_struct(self, _: &'static str) -> fmt::Result {
         // An empty list in `MessagePack`.
-        if self.check.is_json {
-            self.check.nothing();
+        if self.is_json {
+            self.nothing();
         }
-        self.inner.serialize_unit_struct(name)
+        Ok(())
     }
 
-    fn serialize_unit_variant(
-        self,
-        name: &'static str,
-        index: u32,
-        variant: &'static str,
-    ) -> Result<S::Ok, S::Error> {
-        self.inner.serialize_unit_variant(name, index, variant)
+    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> fmt::Result {
+        Ok(())
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        name: &'static str,
+        _: &'static str,
         value: &T,
-    ) -> Result<S::Ok, S::Error> {
+    ) -> fmt::Result {
         // Written as its content.
-        let content = self.check.within(value, self.check.in_some);
-        self.inner.serialize_newtype_struct(name, &content)
+        value.serialize(self)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
-        name: &'static str,
-        index: u32,
-        variant: &'static str,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
         value: &T,
-    ) -> Result<S::Ok, S::Error> {
-        let content = self.check.within(value, false);
-        (self.inner).serialize_newtype_variant(name, index, variant, &content)
+    ) -> fmt::Result {
+        value.serialize(self.within().0)
     }
 
     compounds! {
-        serialize_seq -> SerializeSeq: len: Option<usize>;
-        serialize_tuple -> SerializeTuple: len: usize;
-        serialize_tuple_struct -> SerializeTupleStruct: name: &'static str, len: usize;
-        serialize_tuple_variant -> SerializeTupleVariant:
-            name: &'static str, index: u32, variant: &'static str, len: usize;
-        serialize_map -> SerializeMap: len: Option<usize>;
-        serialize_struct -> SerializeStruct: name: &'static str, len: usize;
-        serialize_struct_variant -> SerializeStructVariant:
-            name: &'static str, index: u32, variant: &'static str, len: usize;
+        serialize_seq: Option<usize>;
+        serialize_tuple: usize;
+        serialize_tuple_struct: &'static str, usize;
+        serialize_tuple_variant: &'static str, u32, &'static str, usize;
+        serialize_map: Option<usize>;
+        serialize_struct: &'static str, usize;
+        serialize_struct_variant: &'static str, u32, &'static str, usize;
     }
 
-    fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
-        self.inner.collect_str(value)
+    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> fmt::Result {
+        Ok(())
     }
 
     fn is_human_readable(&self) -> bool {
-        self.inner.is_human_readable()
+        self.is_json
     }
 }
 
 /// Implements a compound serializer, for elements or fields.
 macro_rules! checks_content {
-    ($($Compound:ident { $($method:ident($($name:ident)?))+ $(; $skip:ident)? })+) => {
+    ($($compound:ident: $method:ident($($name:ident)?)),+ $(,)?) => {
         $(
-            impl<C: $Compound> $Compound for Checked<'_, C> {
-                type Ok = C::Ok;
-                type Error = C::Error;
+            impl $compound for ContentLossCheck<'_> {
+                type Ok = ();
+                type Error = fmt::Error;
 
-                $(
-                    fn $method<T: Serialize + ?Sized>(
-                        &mut self,
-                        $($name: &'static str,)?
-                        value: &T,
-                    ) -> Result<(), C::Error> {
-                        self.inner.$method($($name,)? &self.check.within(value, false))
-                    }
-                )+
+                fn $method<T: Serialize + ?Sized>(
+                    &mut self,
+                    $($name: &'static str,)?
+                    value: &T,
+                ) -> fmt::Result {
+                    $(let _ = $name;)?
+                    value.serialize(self.0)
+                }
 
-                $(
-                    fn $skip(&mut self, name: &'static str) -> Result<(), C::Error> {
-                        self.inner.$skip(name)
-                    }
-                )?
-
-                fn end(self) -> Result<C::Ok, C::Error> {
-                    self.inner.end()
+                fn end(self) -> fmt::Result {
+                    Ok(())
                 }
             }
         )+
@@ -247,11 +208,27 @@ macro_rules! checks_content {
 }
 
 checks_content! {
-    SerializeSeq { serialize_element() }
-    SerializeTuple { serialize_element() }
-    SerializeTupleStruct { serialize_field() }
-    SerializeTupleVariant { serialize_field() }
-    SerializeMap { serialize_key() serialize_value() }
-    SerializeStruct { serialize_field(name); skip_field }
-    SerializeStructVariant { serialize_field(name); skip_field }
+    SerializeSeq: serialize_element(),
+    SerializeTuple: serialize_element(),
+    SerializeTupleStruct: serialize_field(),
+    SerializeTupleVariant: serialize_field(),
+    SerializeStruct: serialize_field(name),
+    SerializeStructVariant: serialize_field(name),
+}
+
+impl SerializeMap for ContentLossCheck<'_> {
+    type Ok = ();
+    type Error = fmt::Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> fmt::Result {
+        key.serialize(self.0)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> fmt::Result {
+        value.serialize(self.0)
+    }
+
+    fn end(self) -> fmt::Result {
+        Ok(())
+    }
 }

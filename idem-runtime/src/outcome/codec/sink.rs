@@ -8,7 +8,7 @@ use super::body::Body;
 use super::failure::Unencodable;
 use super::format::Format;
 use super::layout::{AnswerFormat, Layout, split};
-use super::lossless;
+use super::lossless::loses;
 use crate::record::HEADER;
 
 /// Initial capacity for an answer of unknown size, in bytes.
@@ -36,35 +36,30 @@ impl Sink {
     }
 
     pub(crate) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
-        let format = self.format;
-        let written = match format {
+        let written = match self.format {
             AnswerFormat::Json => {
                 let mut serializer = serde_json::Serializer::new(&mut *self);
-                lossless::write(value, format, &mut serializer).ok()
+                value.serialize(&mut serializer).is_ok()
             }
             #[cfg(feature = "msgpack")]
-            AnswerFormat::MessagePack => {
-                let serializer = rmp_serde::Serializer::new(&mut *self);
-                let mut serializer = serializer.with_struct_map();
-                lossless::write(value, format, &mut serializer).ok()
-            }
+            AnswerFormat::MessagePack => rmp_serde::encode::write_named(&mut *self, value).is_ok(),
         };
-        self.put_in(written)
+        self.put_in(written)?;
+        if loses(value, self.format) {
+            return Err(Unencodable::Lossy);
+        }
+        Ok(())
     }
 
-    /// The result of writing a value; `written`: whether its format brings it back.
-    fn put_in(&self, written: Option<bool>) -> Result<(), Unencodable> {
+    /// The result of writing a value.
+    fn put_in(&self, written: bool) -> Result<(), Unencodable> {
         // Checked first: a `Serialize` impl may have ignored the error of a full sink.
         if self.full {
             let max_bytes = self.max;
             return Err(Unencodable::TooLarge { max_bytes });
         }
-        match written {
-            Some(true) => Ok(()),
-            Some(false) => Err(Unencodable::Lossy),
-            // The error of a `Serialize` impl is dropped, because its message may quote the value.
-            None => Err(Unencodable::NotSerializable),
-        }
+        // The error of a `Serialize` impl is dropped, because its message may quote the value.
+        written.then_some(()).ok_or(Unencodable::NotSerializable)
     }
 
     #[cold]

@@ -88,15 +88,17 @@ impl RedisCore {
             Remains::Nothing => b"2",
         };
         let layout;
-        let mut arguments = vec![owner.as_bytes(), remains];
+        let mut all: [&[u8]; 5] = [owner.as_bytes(), remains, &[], &[], &[]];
+        let mut arguments = 2;
         if let Some((journal, seen)) = journals {
             self.check_size(HEADER + journal.as_bytes().len())?;
             layout = [journal.kind().layout()];
-            arguments.extend([&journal.as_bytes()[..], &layout]);
-            arguments.extend(seen.map(|seen| &seen.as_bytes()[..]));
+            (all[2], all[3]) = (journal.as_bytes(), &layout);
+            all[4] = seen.map_or(&[], |seen| seen.as_bytes());
+            arguments = 4 + usize::from(seen.is_some());
         }
         let (name, script) = (key.name(), &self.scripts.release);
-        let answer = self.link.run("a release", script, &name, &arguments);
+        let answer = (self.link).run("a release", script, &name, &all[..arguments]);
         let answer = answer.await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReleaseReply::Unreadable(error));

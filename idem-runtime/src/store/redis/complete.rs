@@ -154,7 +154,7 @@ impl RedisCore {
         reply: Result<Value, Failure>,
     ) -> Result<Option<Boxed<'a, CompleteReply>>, StoreError> {
         let by_script =
-            |reply| -> Boxed<'a, _> { Box::pin(self.complete_by_script(key, record, reply)) };
+            |reply| -> Boxed<'a, _> { Box::pin(self.complete_late(key, record, reply)) };
         let is_stored = match (command, reply) {
             (CompletionCommand::CompareAndSet, reply) => {
                 if compared(reply)? {
@@ -188,14 +188,15 @@ impl RedisCore {
         key: &RecordKey,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        let reply = self.complete_by_script(key, record, None).await;
+        let reply = self.complete_late(key, record, None).await;
         if let Ok(CompleteReply::Stored { late: false }) = reply {
             self.batches.missed();
         }
         reply
     }
 
-    /// Completes by the node of the key, or over a connection that is made first.
+    /// Completes by the node of the key, over a connection that is made first, or after a compare-and-set that did not
+    /// match.
     async fn complete_routed(
         &self,
         key: &RecordKey,
@@ -220,7 +221,7 @@ impl RedisCore {
         {
             return Ok(CompleteReply::Stored { late: false });
         }
-        self.complete_by_script(key, record, None).await
+        self.complete_by_script(name, &done, record, None).await
     }
 
     /// The claim, if a compare-and-set completes it: by the same owner, with the fence, the attempts, the fingerprint and
@@ -280,18 +281,27 @@ impl RedisCore {
         Ok(false)
     }
 
-    /// Completes by the script for all cases, whose reply may have arrived already.
-    async fn complete_by_script(
+    /// Completes by the script for all cases, after another command has not.
+    async fn complete_late(
         &self,
         key: &RecordKey,
         record: &Bytes,
+        reply: Option<Result<Value, Failure>>,
+    ) -> Result<CompleteReply, StoreError> {
+        match Header::decode(record) {
+            Ok(done) => (self.complete_by_script(&key.name(), &done, record, reply)).await,
+            Err(error) => Ok(CompleteReply::Unreadable(error)),
+        }
+    }
+
+    /// Completes by the script for all cases, whose reply may have arrived already.
+    async fn complete_by_script(
+        &self,
+        name: &str,
+        done: &Header,
+        record: &Bytes,
         mut reply: Option<Result<Value, Failure>>,
     ) -> Result<CompleteReply, StoreError> {
-        let done = match Header::decode(record) {
-            Ok(done) => done,
-            Err(error) => return Ok(CompleteReply::Unreadable(error)),
-        };
-        let name = &*key.name();
         let (what, script) = ("a completion", &self.scripts.complete);
         let ttl = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];

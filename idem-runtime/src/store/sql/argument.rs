@@ -4,7 +4,6 @@ use std::fmt;
 
 /// An argument of a statement.
 #[derive(Clone, Copy)]
-#[non_exhaustive]
 pub enum SqlArgument<'a> {
     /// NULL, for a column of bytes.
     Null,

@@ -37,10 +37,11 @@ pub(super) enum SqlFailure {
 }
 
 impl SqlError {
-    /// An error of the server, by its code: the SQLSTATE of PostgreSQL, the number of an error of MySQL, the extended
-    /// result code of SQLite.
+    /// An error of the server, by its code.
     ///
-    /// The text tells errors of one code apart, and is not kept.
+    /// That is the SQLSTATE of PostgreSQL, the number of an error of MySQL (not its SQLSTATE), the extended result code of
+    /// SQLite. The outcome of a message with another code is unknown. The text tells errors of one code apart, and is not
+    /// kept.
     #[must_use]
     pub fn server(dialect: &Dialect, code: impl Into<String>, text: &str) -> Self {
         let code = code.into();
@@ -50,7 +51,8 @@ impl SqlError {
 
     /// The connection cannot be made, or is lost, or its protocol is violated: no further use of it succeeds.
     ///
-    /// The outcome of the message is unknown. The text of the cause appears in errors, and must not quote a value.
+    /// The outcome of the message is unknown. In doubt an error is of this kind, a time-out of the client too. The text of
+    /// the cause appears in errors, and must not quote a value.
     pub fn lost(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(SqlFailure::Lost(cause.into()))
     }
@@ -65,7 +67,9 @@ impl SqlError {
         Self(SqlFailure::Configuration(cause.into()))
     }
 
-    /// Any other error of the client, as of a value that has another type. The text must not quote the value.
+    /// A reply that cannot be read: a value of another type. The text must not quote the value.
+    ///
+    /// Such an error is permanent: the operation is not sent again.
     pub fn client(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(SqlFailure::Client(cause.into()))
     }
@@ -79,6 +83,10 @@ impl SqlError {
     /// Whether it leaves the outcome of a message unknown: it is about the server, or of a proxy in front of it.
     pub(crate) fn is_silence(&self) -> bool {
         self.kind().is_none_or(SqlErrorKind::is_silence)
+    }
+
+    pub(super) fn provider(error: ProviderError) -> Self {
+        Self(SqlFailure::Provider(error))
     }
 
     pub(super) fn null() -> Self {
@@ -110,12 +118,6 @@ impl SqlError {
     /// Whether it collided with another transaction.
     pub(super) fn is_collision(&self) -> bool {
         matches!(self.kind(), Some(SqlErrorKind::Collision { .. }))
-    }
-}
-
-impl From<ProviderError> for SqlError {
-    fn from(error: ProviderError) -> Self {
-        Self(SqlFailure::Provider(error))
     }
 }
 

@@ -108,11 +108,12 @@ fn server_error(dialect: &Dialect, what: &str, kind: SqlErrorKind, code: &str) -
         ),
         SqlErrorKind::Other => (Protocol, "the server refused a statement"),
     };
-    let name = dialect.name;
-    let error = StoreError::new(
-        store_kind,
-        format!("{what}: {advice} ({name} error {code})"),
-    );
+    let code = if code.is_empty() {
+        String::new()
+    } else {
+        format!(" ({} error {code})", dialect.name)
+    };
+    let error = StoreError::new(store_kind, format!("{what}: {advice}{code}"));
     if kind == SqlErrorKind::Unavailable {
         // Does not count as an answer.
         return error;

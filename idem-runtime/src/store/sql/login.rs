@@ -41,6 +41,7 @@ impl Login {
         };
         let connect = |credentials| self.client.connect(Some(credentials));
         let is_refused = |error: &SqlError| error.kind() == Some(SqlErrorKind::Login);
-        provider.log_in(self.patience, connect, is_refused).await?
+        let connected = provider.log_in(self.patience, connect, is_refused).await;
+        connected.map_err(SqlError::provider)?
     }
 }

@@ -44,7 +44,7 @@ impl<B: Backend> SqlStore<B> {
                     continue;
                 }
                 Err(error) => return Err(not_created(B::DIALECT, WHAT, error)),
-                Ok(_) => {}
+                Ok(()) => {}
             }
             // The table may have existed with other columns.
             let probe = pool

@@ -32,7 +32,7 @@
 //!
 //! - **A password that changes**, or a token that expires, comes from a provider, `credentials` of the builder: see
 //!   [`credentials`](crate::credentials). A pool of yours needs `Pool::set_connect_options`.
-//! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
+//! - **TLS** of sqlx's connections is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
 //!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
 //! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs
 //!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: set

@@ -101,7 +101,11 @@ const DIALECT: Dialect = Dialect {
         i64::try_from(seconds.clamp(1, 3_600)).unwrap_or(1)
     },
     own_lock_wait: "",
-    error_kind: |code, _| code.parse().map_or(SqlErrorKind::Other, kind_of),
+    // A SQLSTATE is no number of an error: nothing is known of its statement.
+    error_kind: |code, _| match code.parse() {
+        Ok(number) if number < 20_000 => kind_of(number),
+        _ => SqlErrorKind::Busy,
+    },
 };
 
 /// The kind of an error, by its number: <https://mariadb.com/kb/en/mariadb-error-code-reference/>

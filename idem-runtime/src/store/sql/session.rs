@@ -1,7 +1,6 @@
-//! A session: what the store and calls in a transaction need of a connection to a database.
+//! A session: a connection that sends the statements of a [`Dialect`].
 //!
-//! Its messages are texts of a [`Dialect`], so that any client can bring one: the one of sqlx implements
-//! nothing else.
+//! Any client can bring one; sqlx's connections are the sessions of `sqlx_client`.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -21,33 +20,50 @@ pub type SqlReceiver<'a> = dyn FnMut(SqlReply<'_>) -> Result<(), SqlError> + Sen
 
 /// A connection of a SQL client to a database.
 ///
-/// A future that is dropped may leave its message in progress: the next one is sent behind it, or the session fails
-/// from then on.
+/// It is one physical connection, and the very one that a body writes through. Once it is lost, every later message
+/// fails: after a silent reconnection the next writes of the body would be committed without its record.
+///
+/// # Futures
+///
+/// They never block the thread, because each has a deadline. A dropped one may leave its message in progress. The reply
+/// to that never reaches a later receiver: the session discards it before the next message, or fails from then on. A
+/// dropped [`begin`](Self::begin) leaves no open transaction: see [`SqlTransaction::give_up`](super::SqlTransaction::give_up).
+///
+/// # Confidentiality
+///
+/// Arguments hold answers. No session logs them.
 pub trait SqlSession: Send {
     /// The dialect of its database.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Sends a statement with its arguments, and receives the reply to its end.
+    /// Sends a statement with its arguments, and forwards each row and the end of the statement.
     ///
-    /// The server confirms a change after the row that it returns, so that the future ends with the last message.
+    /// It ends when the server has confirmed the end of the statement and, outside of a transaction, its commit
+    /// (PostgreSQL: `ReadyForQuery`; MySQL: the last OK or EOF; SQLite: `SQLITE_DONE`), which follows the rows. An error
+    /// behind a row is the result, and so is an error of the receiver, which is not called again. The session stays usable
+    /// after the latter.
     fn send<'a>(
         &'a mut self,
         statement: SqlStatement<'a>,
         receive: &'a mut SqlReceiver<'a>,
     ) -> SqlFuture<'a, ()>;
 
-    /// Sends a script, which has one or more statements without parameters, and receives the reply.
+    /// Sends a script: statements without parameters, separated by `;`.
     ///
-    /// Rows that another statement than the last one returns may be left out, and so may the end of each but the last.
+    /// They run in order up to the first error, which is the result. The rows of the last one and its end are forwarded;
+    /// those of others may be. A client that sends one statement at a time splits a script of a call in a transaction at
+    /// each `;`: none of its literals contains one.
     fn script<'a>(
         &'a mut self,
         script: String,
         receive: &'a mut SqlReceiver<'a>,
     ) -> SqlFuture<'a, ()>;
 
-    /// The number of transactions and savepoints that the client counts on this connection; 0: there is none.
+    /// The number of transactions and savepoints that the client counts.
     ///
-    /// idem begins a transaction for a call where there is none.
+    /// It counts those that [`begin`](Self::begin) and functions of the client began, and not those in a script.
+    /// `begin` adds one; `commit` and `rollback` remove one. At 0 each statement is committed alone, and idem begins a
+    /// transaction for a call: a client whose count is 0 within a transaction would let idem commit that.
     fn depth(&self) -> usize;
 
     /// Begins a transaction.
@@ -59,29 +75,29 @@ pub trait SqlSession: Send {
     /// Rolls back the innermost transaction that the client counts.
     fn rollback(&mut self) -> SqlFuture<'_, ()>;
 
-    /// Starts a rollback, which is sent before any later message on the connection.
+    /// Starts a rollback that precedes any later message. Called from destructors.
     fn start_rollback(&mut self);
 
-    /// Starts a script whose reply is not awaited. Called on SQLite only, to restore a setting.
+    /// Starts a script without waiting for its reply. Required on SQLite, whose setting it restores.
     fn start_script(&mut self, script: String) {
         drop(script);
     }
 
-    /// Whether the transaction that the client counts exists, with at most `most` counted before the call.
+    /// Whether the counted transaction exists, with at most `most` counted.
     ///
-    /// A database may roll back by itself. A client that does not notice asks the database here; by default its count
-    /// is right.
+    /// A database may roll back by itself, as SQLite does. A client that does not notice asks the database; by default its
+    /// count is right.
     fn in_step(&mut self, most: usize) -> SqlFuture<'_, bool> {
         let _ = most;
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Makes every later use of a connection fail whose transaction does not exist. By default nothing happens.
+    /// Makes every later use of the connection fail, whose transaction does not exist. Required on SQLite.
     fn close(&mut self) -> SqlFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether the connection keeps statements that it has prepared, under names.
+    /// Whether the connection keeps prepared statements under names.
     fn keeps_statements(&self) -> bool {
         false
     }
@@ -92,6 +108,10 @@ pub trait SqlSession: Send {
 /// Given to [`SqlSource::new`](super::SqlSource::new).
 pub trait SqlClient: Send + Sync {
     /// Makes a connection, with these credentials in place of its own.
+    ///
+    /// It is a new one, in autocommit, that the store owns and that is closed when it is dropped: the store drops one in
+    /// the middle of a transaction, and changes settings of its session. A connection that returns to a pool would take
+    /// both along.
     fn connect(&self, credentials: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>>;
 
     /// Whether its statements have no names.
@@ -107,7 +127,10 @@ pub trait SqlClient: Send + Sync {
         None
     }
 
-    /// The client of the connection that writes for several calls at a time. Used on SQLite only.
+    /// The client of the connection that writes for several calls at a time.
+    ///
+    /// Of SQLite, whose statements then have several parts with parameters, each with an end of its own.
+    #[doc(hidden)]
     fn writer(&self) -> Option<Arc<dyn SqlClient>> {
         None
     }
@@ -156,15 +179,20 @@ impl<'a> SqlStatement<'a> {
         self.is_named
     }
 
+    /// The number of its parameters.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        if self.order.is_empty() {
+            self.arguments.len()
+        } else {
+            self.order.len()
+        }
+    }
+
     /// The argument of each parameter.
     pub fn arguments(&self) -> impl Iterator<Item = SqlArgument<'a>> + use<'a> {
         let (order, arguments) = (self.order, self.arguments);
-        let parameters = if order.is_empty() {
-            arguments.len()
-        } else {
-            order.len()
-        };
-        (0..parameters).map(move |at| arguments[order.get(at).copied().unwrap_or(at)])
+        (0..self.parameters()).map(move |at| arguments[order.get(at).copied().unwrap_or(at)])
     }
 
     /// Whether its columns had the expected types before. The check is expensive.
@@ -184,13 +212,36 @@ impl<'a> SqlStatement<'a> {
 pub enum SqlReply<'r> {
     /// A row.
     Row(&'r dyn SqlRow),
-    /// The end of a statement.
+    /// The end of a statement, once for each: see [`done`](Self::done).
+    #[non_exhaustive]
     Done {
         /// The number of rows that it changed.
         affected: u64,
         /// The number that it left for its client (MySQL's `LAST_INSERT_ID`); 0: none.
         last_insert_id: u64,
     },
+}
+
+impl SqlReply<'_> {
+    /// The end of a statement that changed so many rows, not counting those of statements before it.
+    ///
+    /// A number that is too high would acknowledge an answer that is not stored.
+    #[must_use]
+    pub fn done(affected: u64) -> Self {
+        Self::Done {
+            affected,
+            last_insert_id: 0,
+        }
+    }
+
+    /// The same on MySQL, with the number of `LAST_INSERT_ID`; 0: none.
+    #[must_use]
+    pub fn done_with_id(affected: u64, last_insert_id: u64) -> Self {
+        Self::Done {
+            affected,
+            last_insert_id,
+        }
+    }
 }
 
 /// A row, whose columns are counted from zero.
@@ -225,17 +276,9 @@ impl dyn SqlRow + '_ {
     }
 }
 
-/// Sends a script, and returns the number of rows that its last statement changed.
-pub(super) async fn execute(session: &mut dyn SqlSession, script: String) -> Result<u64, SqlError> {
-    let mut changed = 0;
-    let mut receive = |reply: SqlReply<'_>| {
-        if let SqlReply::Done { affected, .. } = reply {
-            changed = affected;
-        }
-        Ok(())
-    };
-    session.script(script, &mut receive).await?;
-    Ok(changed)
+/// Sends a script whose rows do not matter.
+pub(super) async fn execute(session: &mut dyn SqlSession, script: String) -> Result<(), SqlError> {
+    session.script(script, &mut |_| Ok(())).await
 }
 
 /// Sends a script, and reads each row that it returns.

@@ -106,7 +106,7 @@ const DIALECT: Dialect = Dialect {
     own_lock_wait: "PRAGMA busy_timeout",
     error_kind: |code, text| {
         code.parse()
-            .map_or(SqlErrorKind::Other, |code| kind_of(code, text))
+            .map_or(SqlErrorKind::Busy, |code| kind_of(code, text))
     },
 };
 

@@ -14,10 +14,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use futures_core::stream::BoxStream;
-use sqlx::error::DatabaseError;
+use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, Decode, Pool, Row, Transaction, Type};
+use sqlx::{Arguments as _, Connection, Decode, Encode, Pool, Row, Transaction, Type};
 
+use super::argument::{SqlArgument, SqlArray};
 use super::backend::Backend;
 #[cfg(feature = "mysql")]
 use super::backend::MySql;
@@ -27,7 +28,7 @@ use super::backend::Postgres;
 use super::backend::Sqlite;
 use super::dialect::Dialect;
 use super::error::SqlError;
-use super::session::{SqlClient, SqlFuture, SqlSession};
+use super::session::{SqlClient, SqlFuture, SqlSession, SqlStatement};
 use super::source::{IntoSqlSource, SqlSource};
 use super::transaction::SqlTransaction;
 use crate::credentials::Credentials;
@@ -80,6 +81,35 @@ where
     }
 }
 
+/// A database of sqlx that has arrays, or leaves them out.
+trait Arrays: sqlx::Database {
+    /// Adds an array.
+    fn add_array(arguments: &mut Self::Arguments, array: SqlArray<'_>) -> Result<(), BoxDynError>;
+}
+
+/// The arguments of a statement, as sqlx has them.
+fn bound<D: Arrays>(statement: &SqlStatement<'_>) -> Result<D::Arguments, SqlError>
+where
+    for<'a> &'a [u8]: Encode<'a, D> + Type<D>,
+    for<'a> Option<&'a [u8]>: Encode<'a, D> + Type<D>,
+    for<'a> &'a str: Encode<'a, D> + Type<D>,
+    for<'a> i64: Encode<'a, D> + Type<D>,
+{
+    let mut all = D::Arguments::default();
+    all.reserve(statement.parameters(), 0);
+    for argument in statement.arguments() {
+        let added = match argument {
+            SqlArgument::Bytes(bytes) => all.add(bytes),
+            SqlArgument::Null => all.add(None::<&[u8]>),
+            SqlArgument::Int(number) => all.add(number),
+            SqlArgument::Text(text) => all.add(text),
+            SqlArgument::Array(array) => D::add_array(&mut all, array),
+        };
+        added.map_err(SqlError::client)?;
+    }
+    Ok(all)
+}
+
 /// The methods of a row, without that for bytes.
 macro_rules! row {
     () => {
@@ -99,8 +129,7 @@ macro_rules! row {
 
 /// The methods of a session, without those that roll back.
 ///
-/// A macro, because the types of sqlx have nothing in common. `last_insert_id` and `bind_array` are functions of the
-/// database's module.
+/// A macro, because the types of sqlx have nothing in common. `last_insert_id` is a function of the database's module.
 macro_rules! session {
     ($Db:ty) => {
         fn dialect(&self) -> &'static Dialect {
@@ -112,16 +141,11 @@ macro_rules! session {
             statement: SqlStatement<'a>,
             receive: &'a mut SqlReceiver<'a>,
         ) -> SqlFuture<'a, ()> {
-            let text = sqlx::AssertSqlSafe(Arc::clone(statement.text()));
-            let query = sqlx::query::<$Db>(text).persistent(statement.is_named());
-            let query = (statement.arguments()).fold(query, |query, argument| match argument {
-                SqlArgument::Bytes(bytes) => query.bind(bytes),
-                SqlArgument::Null => query.bind(None::<&[u8]>),
-                SqlArgument::Int(number) => query.bind(number),
-                SqlArgument::Text(text) => query.bind(text),
-                SqlArgument::Array(array) => bind_array(query, array),
-            });
+            let arguments = bound::<$Db>(&statement);
             Box::pin(async move {
+                let text = sqlx::AssertSqlSafe(Arc::clone(statement.text()));
+                let query = sqlx::query_with::<$Db, _>(text, arguments?);
+                let query = query.persistent(statement.is_named());
                 // The check of the types is expensive.
                 let checks = !DIALECT.typed || !statement.is_known();
                 session!(@ forward self.fetch_many(query), checks, receive, statement.known());

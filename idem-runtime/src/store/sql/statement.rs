@@ -64,14 +64,19 @@ impl Statement {
     ) -> Result<StatementReply, SqlError> {
         let dialect = session.dialect();
         let mut reply = StatementReply::default();
-        let mut receive = |part: SqlReply<'_>| reply.receive(self.kind, part);
+        let mut is_read = true;
+        let mut receive = |part: SqlReply<'_>| {
+            let read = reply.receive(self.kind, part);
+            is_read &= read.is_ok();
+            read
+        };
         // Of several calls.
         let all;
         let (order, arguments) = match arguments {
             Arguments::One(arguments) if self.kind.is_script() => {
                 let script = with_literals(dialect, &self.text, arguments);
                 session.script(script, &mut receive).await?;
-                return Ok(reply);
+                return read_reply(reply, is_read);
             }
             Arguments::One(arguments) => (&self.order[..], arguments),
             Arguments::Several(calls) if dialect.numbered => {
@@ -87,13 +92,26 @@ impl Statement {
             Arguments::Several(calls) => {
                 let script = with_calls(dialect, &self.text, calls);
                 session.script(script, &mut receive).await?;
-                return Ok(reply);
+                return read_reply(reply, is_read);
             }
         };
         let named = named && self.kind != StatementKind::Block;
         let statement = SqlStatement::new(&self.text, named, (order, arguments), &self.is_known);
         session.send(statement, &mut receive).await?;
+        if self.kind == StatementKind::Execute && !dialect.dated.1.is_empty() {
+            // The time is in a row; a client may give another number.
+            reply.granted = None;
+        }
+        read_reply(reply, is_read)
+    }
+}
+
+/// The reply, unless a part of it could not be read and the session did not say so.
+fn read_reply(reply: StatementReply, is_read: bool) -> Result<StatementReply, SqlError> {
+    if is_read {
         Ok(reply)
+    } else {
+        Err(SqlError::client("a row could not be read"))
     }
 }
 

@@ -17,8 +17,7 @@ use super::session::SqlSession;
 ///
 /// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
 ///
-/// Another client's connection can be used as well, once a type of the application has implemented [`SqlSession`] for
-/// it, and this trait.
+/// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
     label = "not a transaction or connection of sqlx 0.9",
@@ -27,12 +26,13 @@ use super::session::SqlSession;
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
 )]
 pub trait SqlTransaction: Send {
-    /// The session that the transaction is on.
+    /// The session of the transaction: the very connection that the body writes through.
     fn session(&mut self) -> &mut (dyn SqlSession + '_);
 
-    /// Keeps the connection from being used again, as far as possible.
+    /// Keeps the connection from being used again, as far as possible. Called from destructors too.
     ///
-    /// It is not known how the server handles the messages that it was sent.
+    /// It is not known how the server handles the messages that it was sent, such as a `BEGIN` whose caller is gone. A
+    /// client that does not roll that back by itself starts a rollback here, or closes the connection.
     fn give_up(&mut self) {}
 
     /// The number of transactions that the client may count on it before the call.

@@ -98,7 +98,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             let written = output.write(cx);
             state = shared.lock();
             if let Err(error) = written {
-                // The next turn reads the replies that have arrived.
+                // The next turn takes it, after the replies that can be read by then.
                 state.write_error = Some(error.into());
                 cx.waker().wake_by_ref();
             }

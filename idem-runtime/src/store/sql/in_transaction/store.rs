@@ -174,6 +174,6 @@ impl SqlStoreState {
     ) -> Result<(), TxError> {
         const WHAT: &str = "undoing its part of the transaction";
         let undone = execute(session, named(primary_key, UNDO)).await;
-        undone.map(drop).map_err(|error| self.aborted(WHAT, error))
+        undone.map_err(|error| self.aborted(WHAT, error))
     }
 }

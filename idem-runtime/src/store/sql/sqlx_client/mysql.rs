@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode};
-use sqlx::query::Query;
+use sqlx::error::BoxDynError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode};
 use sqlx::{Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
+use super::{Arrays, ClientOptions, Columns, bound, next, of_url, row, session, session_error};
 use crate::credentials::Credentials;
-use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{
@@ -33,12 +33,10 @@ fn last_insert_id(done: &MySqlQueryResult) -> u64 {
     done.last_insert_id()
 }
 
-/// MySQL has no arrays.
-fn bind_array<'q>(
-    query: Query<'q, MySql, MySqlArguments>,
-    _: SqlArray<'q>,
-) -> Query<'q, MySql, MySqlArguments> {
-    query.bind(None::<&[u8]>)
+impl Arrays for MySql {
+    fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
+        Err("it has no arrays".into())
+    }
 }
 
 impl SqlRow for Columns<'_, MySqlRow> {

@@ -8,11 +8,12 @@ use sqlx::postgres::{
     PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgSslMode, PgTypeInfo, PgValueFormat,
     PgValueRef,
 };
-use sqlx::query::Query;
-use sqlx::{ConnectOptions as _, Connection as _, Decode, Executor as _, PgConnection, Type};
+use sqlx::{
+    Arguments as _, ConnectOptions as _, Connection as _, Decode, Executor as _, PgConnection, Type,
+};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
+use super::{Arrays, ClientOptions, Columns, bound, next, of_url, row, session, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::argument::{SqlArgument, SqlArray};
 use crate::store::sql::bytea::bytea;
@@ -42,29 +43,28 @@ fn last_insert_id(_: &PgQueryResult) -> u64 {
     0
 }
 
-fn bind_array<'q>(
-    query: Query<'q, sqlx::Postgres, PgArguments>,
-    array: SqlArray<'q>,
-) -> Query<'q, sqlx::Postgres, PgArguments> {
-    fn all<'q, T>(
-        array: SqlArray<'q>,
-        value: impl Fn(SqlArgument<'q>) -> Option<T>,
-    ) -> Vec<Option<T>> {
-        array.elements().map(value).collect()
-    }
-    match array.elements().next() {
-        Some(SqlArgument::Int(_)) => query.bind(all(array, |element| match element {
-            SqlArgument::Int(number) => Some(number),
-            _ => None,
-        })),
-        Some(SqlArgument::Text(_)) => query.bind(all(array, |element| match element {
-            SqlArgument::Text(text) => Some(text),
-            _ => None,
-        })),
-        _ => query.bind(all(array, |element| match element {
-            SqlArgument::Bytes(bytes) => Some(bytes),
-            _ => None,
-        })),
+impl Arrays for sqlx::Postgres {
+    fn add_array(arguments: &mut PgArguments, array: SqlArray<'_>) -> Result<(), BoxDynError> {
+        fn all<'a, T>(
+            array: SqlArray<'a>,
+            value: impl Fn(SqlArgument<'a>) -> Option<T>,
+        ) -> Vec<Option<T>> {
+            array.elements().map(value).collect()
+        }
+        match array.elements().next() {
+            Some(SqlArgument::Int(_)) => arguments.add(all(array, |element| match element {
+                SqlArgument::Int(number) => Some(number),
+                _ => None,
+            })),
+            Some(SqlArgument::Text(_)) => arguments.add(all(array, |element| match element {
+                SqlArgument::Text(text) => Some(text),
+                _ => None,
+            })),
+            _ => arguments.add(all(array, |element| match element {
+                SqlArgument::Bytes(bytes) => Some(bytes),
+                _ => None,
+            })),
+        }
     }
 }
 

@@ -4,17 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::query::Query;
+use sqlx::error::BoxDynError;
 use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteQueryResult, SqliteRow,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteJournalMode, SqliteQueryResult, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Executor as _, Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::transaction_depth;
-use super::{ClientOptions, Columns, next, of_url, row, session, session_error};
-use crate::store::sql::argument::{SqlArgument, SqlArray};
+use super::{Arrays, ClientOptions, Columns, bound, next, of_url, row, session, session_error};
+use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{
@@ -69,12 +68,10 @@ fn last_insert_id(_: &SqliteQueryResult) -> u64 {
     0
 }
 
-/// SQLite has no arrays.
-fn bind_array<'q>(
-    query: Query<'q, Sqlite, SqliteArguments>,
-    _: SqlArray<'q>,
-) -> Query<'q, Sqlite, SqliteArguments> {
-    query.bind(None::<&[u8]>)
+impl Arrays for Sqlite {
+    fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
+        Err("it has no arrays".into())
+    }
 }
 
 impl SqlRow for Columns<'_, SqliteRow> {
