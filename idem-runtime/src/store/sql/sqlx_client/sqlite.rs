@@ -33,7 +33,7 @@ pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
     of_url::<SqliteConnection>(url)
 }
 
-/// SQLite rolls back by itself, and sqlx does not notice: see [`transaction_depth`].
+// SQLite rolls back by itself, and sqlx does not notice: see `transaction_depth`.
 impl SqlSession for SqliteConnection {
     session!(Sqlite);
 
