@@ -471,7 +471,7 @@ debug_fields!(ThreadState {});
 struct RenewalQueue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
-    /// The number of registered leases, with those that are being renewed and are not in `leases`.
+    /// The number of registered leases. Leases whose renewal is in progress are counted, and are not in `leases`.
     registered: usize,
 }
 

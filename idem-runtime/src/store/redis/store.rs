@@ -313,7 +313,7 @@ impl ReadCache for RedisStore {
         Store::max_record_bytes(self)
     }
 
-    /// Those that are true of a cache. A restart, an eviction or a failover loses copies, which costs time only.
+    /// The warnings that hold for a cache. A restart, an eviction or a failover loses copies, which costs time only.
     fn warnings(&self) -> Vec<String> {
         self.warnings_as(Use::Cache)
     }

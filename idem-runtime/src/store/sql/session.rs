@@ -61,7 +61,7 @@ pub trait SqlSession: Send {
 
     /// The number of transactions and savepoints that the client counts.
     ///
-    /// It counts those that [`begin`](Self::begin) and functions of the client began, and not those in a script.
+    /// A transaction that [`begin`](Self::begin) or a function of the client began counts; one in a script does not.
     /// `begin` adds one; `commit` and `rollback` remove one. At 0 each statement is committed alone, and idem begins a
     /// transaction for a call: a client whose count is 0 within a transaction would let idem commit that.
     fn depth(&self) -> usize;

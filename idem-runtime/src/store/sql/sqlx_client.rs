@@ -127,7 +127,7 @@ macro_rules! row {
     };
 }
 
-/// The methods of a session, without those that roll back.
+/// The methods of a session, except `rollback` and `start_rollback`.
 ///
 /// A macro, because the types of sqlx have nothing in common. `last_insert_id` is a function of the database's module.
 macro_rules! session {

@@ -1,4 +1,4 @@
-//! Commands: their bytes, and the queue of those that are not sent yet.
+//! The bytes of commands, and the queue of unsent commands.
 
 use std::collections::VecDeque;
 use std::mem;
