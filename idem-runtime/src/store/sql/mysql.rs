@@ -217,6 +217,10 @@ mod tests {
         for number in [1030, 1161, 1243, 1461, 1615, 3100] {
             assert_eq!(kind_of(number), SqlErrorKind::Busy, "{number}");
         }
+        // A client that gives a SQLSTATE in place of the number.
+        for code in ["08S01", "40001", ""] {
+            assert_eq!((DIALECT.error_kind)(code, ""), SqlErrorKind::Busy, "{code}");
+        }
         assert_eq!(kind_of(3101), SqlErrorKind::Collision { goes_on: false });
     }
 }
