@@ -233,17 +233,28 @@ impl Encoder {
     #[inline]
     pub(crate) fn flow(&mut self) {
         if self.holds == 0 && self.bytes.len() >= FLUSH_BYTES {
-            self.flush(&[]);
+            self.flush_finished();
         }
     }
 
-    /// Sends the buffer and then `rest` to the hash.
+    /// Sends the buffer to the hash, except for one-element arrays at its end, because
+    /// [`is_wrapped_null_since`](Self::is_wrapped_null_since) reads these with the null that may follow.
     #[cold]
-    fn flush(&mut self, rest: &[u8]) {
+    fn flush_finished(&mut self) {
+        let wraps = |byte: &&u8| **byte == ARRAY_OF_ONE;
+        let end = self.bytes.len() - self.bytes.iter().rev().take_while(wraps).count();
+        self.hash.get_or_insert_default().update(&self.bytes[..end]);
+        self.hashed_bytes += end;
+        self.bytes.drain(..end);
+    }
+
+    /// Sends the buffer and then a large string to the hash.
+    #[cold]
+    fn flush_string(&mut self, content: &[u8]) {
         let hash = self.hash.get_or_insert_default();
         hash.update(&self.bytes);
-        hash.update(rest);
-        self.hashed_bytes += self.bytes.len() + rest.len();
+        hash.update(content);
+        self.hashed_bytes += self.bytes.len() + content.len();
         self.bytes.clear();
     }
 
@@ -251,8 +262,10 @@ impl Encoder {
     /// an array of its own, because otherwise it would read as its content.
     #[inline]
     pub(super) fn is_wrapped_null_since(&self, position: usize) -> bool {
-        let written = self.position() - position;
-        let start = self.bytes.len().saturating_sub(written);
+        // A value whose first bytes were hashed has another content.
+        let Some(start) = position.checked_sub(self.hashed_bytes) else {
+            return false;
+        };
         match &self.bytes[start..] {
             [wraps @ .., NULL] => wraps.iter().all(|byte| *byte == ARRAY_OF_ONE),
             _ => false,
@@ -308,7 +321,7 @@ impl Encoder {
         self.room(content.len())?;
         self.head(major, content.len() as u64);
         if content.len() >= FLUSH_BYTES && self.holds == 0 {
-            self.flush(content);
+            self.flush_string(content);
         } else {
             self.bytes.extend_from_slice(content);
         }

@@ -211,6 +211,14 @@ fn a_value_that_is_streamed_has_the_digest_of_its_bytes() {
     assert_eq!(digest(&big_map), bytes(&|| to_vec(&big_map)));
     let mixed = (&text, &rows, &text, Some(&options), &text);
     assert_eq!(digest(&mixed), bytes(&|| to_vec(&mixed)));
+    // The buffer is emptied before, inside and after the wrapped null.
+    for length in 4_080..4_100 {
+        let text = "x".repeat(length);
+        let null_at_end = Some((&text, None::<u8>));
+        assert_eq!(digest(&null_at_end), bytes(&|| to_vec(&null_at_end)));
+        let wrapped = (&text, Some(((((None::<u8>,),),),)));
+        assert_eq!(digest(&wrapped), bytes(&|| to_vec(&wrapped)));
+    }
 }
 
 #[test]
