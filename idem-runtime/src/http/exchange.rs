@@ -8,7 +8,7 @@ use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
 
-use super::body::{BodyEnd, Buffered, Frames, read};
+use super::body::{BodyEnd, Buffered, Collected, read};
 use super::headers::{StoredHeaders, media_type};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
@@ -39,11 +39,11 @@ impl Rules {
         asked.min(format.max_own_bytes())
     }
 
-    /// Encodes a response as an answer: its status, the headers that are stored, and these frames.
+    /// Encodes a response as an answer: its status, the headers that are stored, and this body.
     pub(super) fn encode<B>(
         &self,
         response: &Response<B>,
-        frames: &Frames,
+        body: &Collected,
         format: &Format,
     ) -> Encoded {
         let status = response.status();
@@ -51,12 +51,12 @@ impl Rules {
             ..400 => OutcomeKind::Value,
             _ => OutcomeKind::Error,
         };
-        let trailers = frames.trailers().map(|trailers| self.headers.of(trailers));
+        let trailers = body.trailers().map(|trailers| self.headers.of(trailers));
         let written = EncodableResponse {
             status,
             headers: self.headers.of(response.headers()).collect(),
             trailers: trailers.into_iter().flatten().collect(),
-            body: frames,
+            body,
         };
         let (schema, limit) = (schema_of(SCHEMA), self.max_bytes(format));
         Encoded::own(outcome, schema, (written.max_bytes(), limit), |out| {
@@ -140,17 +140,16 @@ impl<B: Body, E> RequestEnd<B, E> {
                 Disposition::Lost(Unencodable::Stream),
             ),
             KeyVerdict::Store => {
-                let (frames, end) = read(body, max_bytes, |_| ()).await;
-                let is_challenge = || {
-                    matches!(challenge, Challenge::ByBody) && is_payment_challenge(&frames.joined())
-                };
+                let (read, end) = read(body, max_bytes, |_| ()).await;
+                let is_challenge =
+                    || matches!(challenge, Challenge::ByBody) && is_payment_challenge(&read.data);
                 let disposition = match &end {
                     BodyEnd::Whole if is_challenge() => Disposition::Nothing(KeyVerdict::Release),
                     BodyEnd::Whole => Disposition::Whole,
                     BodyEnd::More(_) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
                     BodyEnd::Broken(_) => Disposition::Broken,
                 };
-                (Buffered::new(frames, end), disposition)
+                (Buffered::new(read, end), disposition)
             }
             verdict => (Buffered::passing(body), Disposition::Nothing(verdict)),
         };
@@ -169,7 +168,7 @@ impl<B: Body, E> RequestEnd<B, E> {
         } else {
             Disposition::Lost(Unencodable::Stream)
         };
-        let response = Response::from_parts(parts, Buffered::whole(Frames::new(body, None)));
+        let response = Response::from_parts(parts, Buffered::whole(Collected::new(body, None)));
         Self::executed(ServiceEnd::Answered {
             response,
             disposition,
@@ -240,7 +239,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, response.body().frames(), format)
+        rules.encode(response, response.body().read(), format)
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

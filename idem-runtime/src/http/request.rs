@@ -49,12 +49,12 @@ pub(super) async fn take<B: Body>(
         return Err(Problem::body_timeout(settings.body_timeout));
     };
     match read {
-        (frames, BodyEnd::Whole) => {
+        (read, BodyEnd::Whole) => {
             let asked = match hash {
                 Some(hash) => hash.finalize().into(),
-                None => fingerprinter.digest(parts, uri, &frames.joined()),
+                None => fingerprinter.digest(parts, uri, &read.data),
             };
-            Ok((Buffered::whole(frames), asked))
+            Ok((Buffered::whole(read), asked))
         }
         (_, BodyEnd::More(_)) => Err(Problem::body_too_large(max_bytes)),
         (_, BodyEnd::Broken(_)) => Err(Problem::body_unreadable()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::http::Response;
 use bytes::Bytes;
 
-use super::body::Frames;
+use super::body::Collected;
 use super::exchange::{Rules, SCHEMA, is_final};
 use super::layer::IdempotencyLayer;
 use super::wire;
@@ -111,10 +111,10 @@ impl Entry {
         let rules = rules.and_then(|rules| rules.downcast::<Rules>().ok());
         let rules = rules.unwrap_or_default();
         let (parts, body) = response.into_parts();
-        let frames = Frames::new(body.into(), None);
+        let body = Collected::new(body.into(), None);
         let encoded = if is_final(parts.status) {
             let response = Response::from_parts(parts, ());
-            rules.encode(&response, &frames, self.format())
+            rules.encode(&response, &body, self.format())
         } else {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };
@@ -129,13 +129,7 @@ impl StoredAnswer {
     pub fn response(&self) -> Option<Response<Bytes>> {
         let opened = self.open().ok()?;
         let stored = wire::read(opened.own().ok()?).ok()?;
-        let body = stored
-            .body
-            .data()
-            .map(|data| &data[..])
-            .collect::<Vec<_>>()
-            .concat();
-        let mut response = Response::new(Bytes::from(body));
+        let mut response = Response::new(stored.body.data);
         *response.status_mut() = stored.status;
         *response.headers_mut() = stored.headers;
         Some(response)

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
-use super::body::{Buffered, Frames};
+use super::body::{Buffered, Collected};
 use super::exchange::{Disposition, RequestEnd, ServiceEnd};
 use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
@@ -194,7 +194,7 @@ fn refuse<R: Body>(
     problem: Problem,
     request: Option<&Parts>,
 ) -> Response<Buffered<R>> {
-    let whole = |body| Buffered::whole(Frames::new(body, None));
+    let whole = |body| Buffered::whole(Collected::new(body, None));
     settings.refusal(problem, request).map(whole)
 }
 

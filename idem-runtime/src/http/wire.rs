@@ -15,7 +15,7 @@
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 
-use super::body::Frames;
+use super::body::Collected;
 use crate::outcome::codec::Undecodable;
 
 const VERSION: u8 = 1;
@@ -26,7 +26,7 @@ pub(super) struct EncodableResponse<'a> {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(&'a HeaderName, &'a HeaderValue)>,
     pub(super) trailers: Vec<(&'a HeaderName, &'a HeaderValue)>,
-    pub(super) body: &'a Frames,
+    pub(super) body: &'a Collected,
 }
 
 impl EncodableResponse<'_> {
@@ -36,7 +36,7 @@ impl EncodableResponse<'_> {
         let fields: usize = fields
             .map(|(name, value)| name.as_str().len() + value.len() + 2 * NUMBER)
             .sum();
-        1 + 2 + 2 * NUMBER + fields + self.body.bytes()
+        1 + 2 + 2 * NUMBER + fields + self.body.data.len()
     }
 
     /// Appends the encoding.
@@ -50,9 +50,7 @@ impl EncodableResponse<'_> {
                 put_bytes(out, value.as_bytes());
             }
         }
-        for data in self.body.data() {
-            out.extend_from_slice(data);
-        }
+        out.extend_from_slice(&self.body.data);
     }
 }
 
@@ -77,7 +75,7 @@ fn low_bits(number: usize) -> u8 {
 pub(super) struct DecodedResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    pub(super) body: Frames,
+    pub(super) body: Collected,
 }
 
 /// Reads the output of [`EncodableResponse::write`], and nothing else.
@@ -91,7 +89,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<DecodedResponse, Undecodable> {
     let status = StatusCode::from_u16(status).map_err(|_| reader.mistyped())?;
     let headers = reader.fields()?;
     let trailers = Some(reader.fields()?).filter(|trailers| !trailers.is_empty());
-    let body = Frames::new(Bytes::copy_from_slice(reader.rest()), trailers);
+    let body = Collected::new(Bytes::copy_from_slice(reader.rest()), trailers);
     Ok(DecodedResponse {
         status,
         headers,
@@ -175,7 +173,7 @@ mod tests {
     }
 
     fn written(status: u16, headers: &HeaderMap, trailers: &HeaderMap, body: &[u8]) -> Vec<u8> {
-        let body = Frames::new(Bytes::copy_from_slice(body), None);
+        let body = Collected::new(Bytes::copy_from_slice(body), None);
         let written = EncodableResponse {
             status: StatusCode::from_u16(status).unwrap(),
             headers: pairs(headers),
@@ -189,7 +187,7 @@ mod tests {
     }
 
     fn body(stored: &DecodedResponse) -> Vec<u8> {
-        stored.body.data().flatten().copied().collect()
+        stored.body.data.to_vec()
     }
 
     #[test]
