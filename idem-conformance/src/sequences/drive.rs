@@ -513,7 +513,7 @@ impl Driver<'_> {
         let (key, notifies, resolves) = (call.key(), expected.notifies, expected.resolves);
         self.steps.push(Step { call, expected });
         if !agree {
-            return Err(Observed::Reply(observed, settled));
+            return Err(Observed::Reply(observed));
         }
         if notifies {
             self.assert_watches(key).await?;

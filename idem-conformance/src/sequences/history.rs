@@ -8,7 +8,6 @@ use idem_runtime::store::author::ClaimReply;
 use super::call::{Call, Reply};
 use super::model::Expected;
 use super::operation::Operation;
-use super::rules::{RULES, nearest};
 use super::setting::Setting;
 
 /// A call, and the reply that the model expects.
@@ -19,8 +18,8 @@ pub(super) struct Step {
 
 /// What was observed in place of the last expected reply.
 pub(super) enum Observed {
-    /// Another reply, and the same with the model's choice of what the contract leaves open.
-    Reply(Reply, Reply),
+    /// Another reply.
+    Reply(Reply),
     /// The watch of this step was not notified.
     NoWatch(usize),
     NoListener,
@@ -29,8 +28,7 @@ pub(super) enum Observed {
 /// The shortest history found that breaks the contract of a store.
 ///
 /// Its [`Display`](fmt::Display), and its `Debug`, is the code of a function that repeats the calls by
-/// [`replay`](crate::replay). Comments give the calls with the expected replies, the seed, and the rule that the last
-/// reply is nearest to.
+/// [`replay`](crate::replay). Comments give the calls with the expected replies, and the seed.
 ///
 /// In the store in which it was found it failed twice more: on keys without a record, or else on the same keys after
 /// the life of their records. A fault that needs more than that, such as a number of calls before, does not show on an
@@ -42,8 +40,6 @@ pub struct History {
     pub(super) operations: Vec<Operation>,
     comments: Vec<String>,
     pub(super) calls: usize,
-    /// 0: none in particular.
-    rule: u8,
     /// The text of the panic that was the last reply, without its numbers.
     pub(super) panic: Option<Box<str>>,
     /// The seeds up to the one that found it, unless it was replayed.
@@ -82,18 +78,15 @@ impl History {
             }
         }
         let mut panic = None;
-        let (mut text, rule) = match observed {
-            Observed::Reply(reply, settled) => {
+        let mut text = match observed {
+            Observed::Reply(reply) => {
                 if let Reply::Panicked(text) = reply {
                     panic = Some(text.replace(|c: char| c.is_ascii_hexdigit(), "").into());
                 }
-                (
-                    format!("{reply:?}"),
-                    nearest(&last, &format!("{settled:?}")),
-                )
+                format!("{reply:?}")
             }
-            Observed::NoWatch(step) => (format!("no notification of the watch of step {step}"), 14),
-            Observed::NoListener => ("no notification of the listener".to_owned(), 15),
+            Observed::NoWatch(step) => format!("no notification of the watch of step {step}"),
+            Observed::NoListener => "no notification of the listener".to_owned(),
         };
         if text == last {
             text += ", with a fence that did not grow, or other bytes in its body or journal";
@@ -105,7 +98,6 @@ impl History {
             operations,
             comments,
             calls: steps.len(),
-            rule,
             panic,
             seeds: 0..0,
             recurs: false,
@@ -128,14 +120,6 @@ impl fmt::Display for History {
             f,
             "/// The shortest history found by `idem_conformance::sequences`{by}."
         )?;
-        if let (number @ 1.., Some(rule)) =
-            (self.rule, RULES.get(usize::from(self.rule).wrapping_sub(1)))
-        {
-            writeln!(
-                f,
-                "///\n/// Its last reply is nearest to rule {number} of `Store`: {rule}."
-            )?;
-        }
         writeln!(
             f,
             "async fn history(fixture: &std::sync::Arc<dyn idem_conformance::Fixture>) {{"

@@ -5,7 +5,6 @@ mod drive;
 mod history;
 mod model;
 mod operation;
-mod rules;
 mod setting;
 
 use std::ops::Range;
