@@ -105,7 +105,11 @@ pub(crate) fn printed(text: &str) -> String {
     let is_mark = |character| {
         matches!(
             character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
         )
     };
     text.replace(
@@ -162,8 +166,8 @@ mod tests {
 
     #[test]
     fn a_printed_text_has_no_control_characters() {
-        let text = "a\x1b[2Jb\nc\td\u{9b}e\u{202e}f\u{2066}g";
-        assert_eq!(printed(text), "a�[2Jb�c�d�e�f�g");
+        let text = "a\x1b[2Jb\nc\td\u{9b}e\u{202e}f\u{2066}g\u{200b}h\u{feff}";
+        assert_eq!(printed(text), "a�[2Jb�c�d�e�f�g�h�");
         assert_eq!(
             printed("order …4711, Zürich, 東京, שלום"),
             "order …4711, Zürich, 東京, שלום"

@@ -105,14 +105,13 @@ impl Journal {
     /// The bytes of the entries that `keeps` wants, up to the first that cannot be read, and whether all can. It gets `None`
     /// for an entry that this version may ignore.
     fn filtered(&self, keeps: impl Fn(Option<&JournalEntry>) -> bool) -> (Self, bool) {
-        let (mut kept, mut rest) = (Vec::new(), self.0.clone());
-        while !rest.is_empty() {
-            let before = rest.clone();
-            let Ok(entry) = JournalEntry::split_off(&mut rest) else {
+        let mut kept = Vec::new();
+        for (bytes, entry) in self.parsed() {
+            let Ok(entry) = entry else {
                 return (Self(kept.into()), false);
             };
             if keeps(entry.as_ref()) {
-                kept.extend(&before[..before.len() - rest.len()]);
+                kept.extend(bytes);
             }
         }
         (Self(kept.into()), true)
@@ -127,14 +126,11 @@ impl Journal {
     /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
     /// effect; of attempts the first, and the last ones. One that cannot be read stays as it is.
     pub(crate) fn compacted(&self) -> Self {
-        let mut rest = self.0.clone();
         let mut kept: Vec<(Option<StepDigest>, Bytes)> = Vec::new();
-        while !rest.is_empty() {
-            let before = rest.clone();
-            let Ok(entry) = JournalEntry::split_off(&mut rest) else {
+        for (bytes, entry) in self.parsed() {
+            let Ok(entry) = entry else {
                 return self.clone();
             };
-            let bytes = before.slice(..before.len() - rest.len());
             let is_step =
                 |entry: &JournalEntry| entry.kind.is_step() && entry.kind != EntryKind::Origin;
             let Some(entry) = entry.filter(is_step) else {
@@ -191,20 +187,25 @@ impl Journal {
 
     /// Its entries, from first to last. Entries that this version may ignore are left out.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Result<JournalEntry, BrokenJournal>> {
+        self.parsed().filter_map(|(_, entry)| entry.transpose())
+    }
+
+    /// The bytes of each entry, and the entry, up to the first that cannot be read; `None` for an entry that this version may
+    /// ignore.
+    fn parsed(
+        &self,
+    ) -> impl Iterator<Item = (Bytes, Result<Option<JournalEntry>, BrokenJournal>)> + use<> {
         let mut rest = self.0.clone();
-        let mut broken = false;
         std::iter::from_fn(move || {
-            while !broken && !rest.is_empty() {
-                match JournalEntry::split_off(&mut rest) {
-                    Ok(Some(entry)) => return Some(Ok(entry)),
-                    Ok(None) => {}
-                    Err(error) => {
-                        broken = true;
-                        return Some(Err(error));
-                    }
-                }
+            let before = rest.clone();
+            if before.is_empty() {
+                return None;
             }
-            None
+            let entry = JournalEntry::split_off(&mut rest);
+            if entry.is_err() {
+                rest.clear();
+            }
+            Some((before.slice(..before.len() - rest.len()), entry))
         })
     }
 }
