@@ -7,15 +7,6 @@ use idem_runtime::store::{Fence, OutcomeKind, StoreError};
 
 use crate::prelude::*;
 
-/// Bytes that the server has sent so far.
-fn sent(server: &RedisServer) -> u64 {
-    let stats = server.cli(&["INFO", "stats"]);
-    let sent = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
-    sent.expect("a server counts").trim().parse().unwrap()
-}
-
 /// A record of 64 MB, which another client of the server wrote.
 #[tokio::test]
 async fn a_record_beyond_the_limit_is_not_fetched() {
@@ -46,12 +37,16 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         let expected = format!("the record has {LARGE} bytes; `max_record_bytes` is 10000");
         assert_eq!(error.to_string(), expected);
     };
+    let sent = || -> u64 {
+        let bytes = server.info("stats", "total_net_output_bytes");
+        bytes.parse().unwrap()
+    };
     // The first plain claim fetches the record, because its size is unknown; no later one does.
-    let first = sent(&server);
+    let first = sent();
     for _ in 0..10 {
         assert_refused(store.claim(&key, &requests[0]).await.unwrap_err());
     }
-    let begun = sent(&server);
+    let begun = sent();
     assert!(begun - first < 3 * LARGE as u64 / 2, "{}", begun - first);
     for _ in 0..3 {
         for request in &requests {
@@ -62,7 +57,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         let other = Bytes::copy_from_slice(&done(2));
         assert_refused(store.complete(&key, &other).await.unwrap_err());
     }
-    let fetched = sent(&server) - begun;
+    let fetched = sent() - begun;
     assert!(fetched < 100_000, "{fetched} bytes were fetched");
     assert_eq!(server.cli(&["STRLEN", &name]), LARGE.to_string());
 }
