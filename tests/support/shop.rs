@@ -24,8 +24,9 @@ pub use self::patience::{
     started, until,
 };
 pub use self::verdict::{
-    assert_contains, assert_discreet, assert_no_marker, assert_refused, assert_refused_by_store,
-    assert_starts, assert_store_says, assert_unavailable, assert_unreachable, chain, refused,
+    assert_contains, assert_discreet, assert_no_marker, assert_no_store, assert_refused,
+    assert_refused_by_store, assert_starts, assert_store_says, assert_unavailable,
+    assert_unreachable, chain, refused,
 };
 use crate::events::Events;
 
