@@ -44,15 +44,12 @@ async fn pays(call: Call) {
 }
 
 #[tokio::test]
-async fn first_calls_take_turns() {
-    let engine = Engine::new(MemoryStore::new());
-    take_turns(move |number| pays(pay(&engine, number))).await;
-}
-
-#[tokio::test]
-async fn replays_take_turns() {
-    let engine = Engine::new(MemoryStore::new());
-    take_turns(move |_| pays(pay(&engine, 7))).await;
+async fn first_calls_and_replays_take_turns() {
+    for is_replay in [false, true] {
+        let engine = Engine::new(MemoryStore::new());
+        let key = move |number| if is_replay { 7 } else { number };
+        take_turns(move |number| pays(pay(&engine, key(number)))).await;
+    }
 }
 
 #[tokio::test]

@@ -32,28 +32,6 @@ async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
     assert_contains(&error, "no reply to a claim within 2s");
 }
 
-async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
-    let call = tokio::spawn(answered(fixture.pay()));
-    let mut waited = Duration::ZERO;
-    while waited < Duration::from_secs(2) {
-        fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-        let step = fixture.clock.next_wake().expect("it sleeps");
-        waited += step;
-        fixture.clock.advance(step);
-    }
-    assert_eq!(waited, Duration::from_secs(2), "to the moment");
-    let error = refusal(call.await.unwrap());
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_contains(&error, "an injected fault");
-    let tries = fixture.store.sent(StoreOperation::Claim);
-    assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
-    assert!(
-        tries.iter().all(|owner| *owner == tries[0]),
-        "always the same owner"
-    );
-}
-
 /// The rest of a deadline of 2 s while an outage lasts.
 const SHORT: Duration = Duration::from_millis(250);
 
@@ -90,6 +68,16 @@ async fn outage(fixture: &Fixture) {
 
 fn other(fixture: &Fixture, key: u32) -> Pay {
     fixture.engine.operation("pay").key(&("other", key))
+}
+
+async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
+    outage(&fixture).await;
+    let tries = fixture.store.sent(StoreOperation::Claim);
+    assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
+    assert!(
+        tries.iter().all(|owner| *owner == tries[0]),
+        "always the same owner"
+    );
 }
 
 async fn after_a_failure_of_a_whole_deadline_later_calls_fail_soon(fixture: Fixture) {

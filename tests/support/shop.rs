@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_harness::{RedisServer, Reply};
+use idem_harness::RedisServer;
 use idem_runtime::store::author::{ClaimRequest, Owner};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store, StoreErrorKind};
@@ -24,8 +24,9 @@ pub use self::patience::{
     started, until,
 };
 pub use self::verdict::{
-    assert_contains, assert_discreet, assert_no_marker, assert_refused, assert_refused_by_store,
-    assert_starts, assert_store_says, assert_unavailable, assert_unreachable, chain, refused,
+    assert_contains, assert_discreet, assert_no_marker, assert_no_store, assert_refused,
+    assert_refused_by_store, assert_starts, assert_store_says, assert_unavailable,
+    assert_unreachable, chain, refused,
 };
 use crate::events::Events;
 
@@ -299,15 +300,6 @@ impl Shop {
             assert_no_marker(&told);
         }
         answer
-    }
-
-    /// The name of its only record.
-    pub fn record(&self, server: &RedisServer) -> String {
-        let found = server.reply(&["KEYS", &format!("{}:shop.pay:*", self.prefix)]);
-        match found {
-            Reply::Array(names) if names.len() == 1 => names[0].to_string(),
-            other => panic!("one record was expected under {}: {other}", self.prefix),
-        }
     }
 
     /// Ages the claims of this shop.

@@ -8,8 +8,7 @@
 //! go                         ends the bodies that wait
 //! ```
 //!
-//! It prints `start <fence> <attempt>`, `held` and `effect` of a body, `return <answer>` or `end <why>` of a call, and
-//! `renewed`.
+//! It prints `start <fence> <attempt>`, `held` and `effect` of a body, and `return <answer>` or `end <why>` of a call.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,8 +18,7 @@ use std::time::Duration;
 
 use idem_harness::RespConn;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Context, Engine, Observer, OnRunning, observe::Event};
-use idem_tests::events::Events;
+use idem_runtime::{Context, Engine, OnRunning};
 use idem_tests::lines::{heard, random, say};
 use idem_tests::shop::Failure;
 use tokio::sync::watch;
@@ -33,18 +31,6 @@ struct Process {
     go: watch::Sender<bool>,
     /// Calls of the burst that have begun.
     begun: AtomicU64,
-}
-
-/// Prints renewals.
-#[derive(Debug)]
-struct Renewals;
-
-impl Observer for Renewals {
-    fn observe(&self, event: &Event<'_>) {
-        if Events::words(event).starts_with("renewed") {
-            say("renewed");
-        }
-    }
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -61,8 +47,7 @@ async fn main() {
         .on_running(OnRunning::Wait(millis(wait)))
         .max_attempts(None)
         .claim_deadline(Duration::from_secs(20))
-        .complete_deadline(Duration::from_secs(20))
-        .observer(Renewals);
+        .complete_deadline(Duration::from_secs(20));
     let address = address.parse().expect("an address");
     let process = Arc::new(Process {
         engine: engine.build().expect("the settings agree"),

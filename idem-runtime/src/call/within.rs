@@ -306,7 +306,6 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
         let begun = part.tx.session().begin().await;
         part.begins = false;
         begun.map_err(|error| unreachable_database(&name.key, error))?;
-        part.own = true;
         if part.tx.session().depth() == 0 {
             // It could not be rolled back, because it would not be known to exist.
             part.tx.session().start_rollback();
@@ -316,6 +315,7 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
                 error.detail("its session does not count the transaction that it has begun")
             );
         }
+        part.own = true;
     }
     part.depth = part.tx.session().depth();
     let running = || Unleased::new(core, name.clone(), policy.max_run());

@@ -48,7 +48,7 @@ fn plant(server: &RedisServer, answer: &[u8]) {
 }
 
 /// What none of them may reach a client from a record.
-const PLANTED: [(&str, &str); 11] = [
+const PLANTED: [(&str, &str); 14] = [
     ("set-cookie", "session=mallory; Path=/"),
     ("authorization", "Bearer mallory"),
     ("x-api-key", "mallory"),
@@ -60,6 +60,9 @@ const PLANTED: [(&str, &str); 11] = [
     ("strict-transport-security", "max-age=31536000"),
     ("transfer-encoding", "chunked"),
     ("content-length", "999"),
+    ("refresh-token", "mallory"),
+    ("x-session-token", "mallory"),
+    ("x-amz-security-token", "mallory"),
 ];
 
 #[tokio::test]

@@ -174,20 +174,6 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
 }
 
 #[tokio::test]
-async fn a_stored_response_is_replayed_at_the_limit() {
-    let shop = Shop::open(|layer| layer.max_running(1));
-    shop.let_go(1);
-    assert_eq!(send(&shop.service, order("done", "tea")).await.body, "tea");
-    shop.leave(order("runs", "tea")).await;
-    let repeat = send(&shop.service, order("done", "tea")).await;
-    assert_eq!(repeat.replay(), (true, "tea"));
-    let other = send(&shop.service, order("done", "rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused"));
-    assert_full(&send(&shop.service, order("new", "tea")).await);
-    assert_eq!(shop.handlers.borrow().0, 2);
-}
-
-#[tokio::test]
 async fn each_way_to_end_gives_the_place_back() {
     let bodies = ["tea", "panic", "invalid", "fails", "stream", "passes"];
     for client_stays in [true, false] {

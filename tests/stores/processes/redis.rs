@@ -1,4 +1,4 @@
-//! One key shared by several processes: many at once, killed ones, paused ones, slow ones.
+//! One key shared by several processes: many at once, killed ones, paused ones.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -10,7 +10,6 @@ use idem_harness::{RedisServer, Worker};
 struct Fleet<'a> {
     server: &'a RedisServer,
     prefix: &'a str,
-    lease: Duration,
     /// How long duplicates of a running call wait.
     wait: Duration,
 }
@@ -20,7 +19,6 @@ impl<'a> Fleet<'a> {
         Self {
             server,
             prefix,
-            lease: Duration::from_mins(1),
             wait: Duration::from_secs(30),
         }
     }
@@ -39,7 +37,7 @@ impl<'a> Fleet<'a> {
         let (url, addr) = (self.server.url(), self.server.addr().to_string());
         let worker = Worker::sibling("idem-worker")
             .args([&*url, &addr, self.prefix])
-            .args([millis(self.lease), millis(self.wait)]);
+            .args([millis(Duration::from_mins(1)), millis(self.wait)]);
         let mut workers: Vec<_> = (0..count).map(|_| worker.clone().spawn()).collect();
         for worker in &mut workers {
             assert_eq!(worker.line(), "ready");
@@ -138,15 +136,9 @@ fn burst(fleet: &Fleet<'_>, workers: &mut [Worker], each: u32) {
     assert_eq!((fleet.effects(), effects), (1, 1));
 }
 
-#[test]
-fn a_thousand_calls_from_four_processes_run_one_body() {
-    let fleet = Fleet::on(shared(), "thousand");
-    burst(&fleet, &mut fleet.spawn(4), 250);
-}
-
 /// All duplicates of a process share one claim, one subscription and one read of the answer.
 #[test]
-fn ten_thousand_calls_from_four_processes_cost_few_commands() {
+fn ten_thousand_calls_from_four_processes_run_one_body_and_cost_few_commands() {
     // Claim, subscribe, read, read again when notified; making the connections; completing; the first polls, which
     // make up for a lost message while the body runs (100 ms, 200 ms … 1 s).
     const EACH: usize = 16;
@@ -213,22 +205,4 @@ fn a_paused_process_whose_key_was_taken_over_returns_the_winners_answer() {
     assert_eq!(fleet.record(), record);
     // The lease protects the answer, not the effect.
     assert_eq!(fleet.effects(), 2);
-}
-
-#[test]
-fn a_body_that_runs_for_longer_than_its_lease_keeps_its_key() {
-    let mut fleet = Fleet::impatient("long");
-    fleet.lease = Duration::from_secs(3);
-    let mut workers = fleet.spawn(2);
-    hold(&mut workers[0]);
-    // Four thirds of a lease, and more.
-    for _ in 0..4 {
-        workers[0].line_after("renewed");
-        is_refused(&mut workers[1]);
-    }
-    workers[0].send("go");
-    let winner = answer(&mut workers[0]);
-    workers[1].send("call k now");
-    assert_eq!(answer(&mut workers[1]), winner);
-    assert_eq!(fleet.effects(), 1);
 }

@@ -4,7 +4,7 @@ use idem_harness::{Monitor, RedisServer};
 use idem_tests::shop::{patiently, until};
 use tokio::task::JoinSet;
 
-use super::client::{Client, hearers, key, store, subscribers, told, untold};
+use super::client::{Client, hearers, key, store, subscribers, told};
 
 /// How often clients sent this command since the last call.
 fn sent(monitor: &mut Monitor, command: &str) -> usize {
@@ -48,56 +48,6 @@ async fn a_key_with_a_watcher_stays_subscribed() {
     assert_eq!(sent(&mut monitor, "UNSUBSCRIBE"), 0);
     client.pass(&key(1)).await;
     told(&mut stays).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_watched_again_at_once_is_notified() {
-    let (_server, client) = Client::alone().await;
-    for round in 0..300 {
-        let key = key(round % 3);
-        drop(client.watch(&key).await);
-        let mut watch = client.watch(&key).await;
-        client.pass(&key).await;
-        told(&mut watch).await;
-    }
-}
-
-#[tokio::test]
-async fn many_keys_are_watched_on_one_connection() {
-    let server = RedisServer::start();
-    let store = std::sync::Arc::new(store(&server.url()).await);
-    let mut admin = server.connect();
-    Client(store.clone()).pass(&key(0)).await;
-    assert_eq!(subscribers(&server), 0, "there is no watcher yet");
-    let mut watching = JoinSet::new();
-    for number in 0..2_000 {
-        let client = Client(store.clone());
-        watching.spawn(async move { (number, client.watch(&key(number)).await) });
-    }
-    let mut watches = patiently("watches", watching.join_all()).await;
-    assert_eq!(subscribers(&server), 1);
-    let client = Client(store);
-    for (number, watch) in watches.iter_mut().filter(|(number, _)| number % 100 == 0) {
-        client.pass(&key(*number)).await;
-        told(watch).await;
-    }
-    let others = watches.iter_mut().filter(|(number, _)| number % 100 != 0);
-    assert_eq!(
-        others
-            .map(|(_, watch)| untold(watch))
-            .filter(|still| !still)
-            .count(),
-        0
-    );
-    drop(watches);
-    until("all is given up", || {
-        admin
-            .command(&["PUBSUB", "CHANNELS"])
-            .unwrap()
-            .to_string()
-            .is_empty()
-    })
-    .await;
 }
 
 #[tokio::test]

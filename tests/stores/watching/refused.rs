@@ -8,11 +8,9 @@ use super::client::{Client, key, told};
 
 /// Subscriptions that the server refused.
 fn refusals(server: &RedisServer) -> u64 {
-    let stats = server.cli(&["INFO", "commandstats"]);
-    let line = stats
-        .lines()
-        .find(|line| line.starts_with("cmdstat_subscribe:"));
-    let count = line.and_then(|line| line.split("rejected_calls=").nth(1)?.split(',').next());
+    let stats = server.info("commandstats", "cmdstat_subscribe");
+    let rejected = stats.split("rejected_calls=").nth(1);
+    let count = rejected.and_then(|rejected| rejected.split(',').next());
     count.map_or(0, |count| count.parse().unwrap())
 }
 

@@ -39,7 +39,8 @@ async fn another_engine_takes_over_when_the_first_ends() {
     told(&mut another).await;
     other.pass(&key(2)).await;
     told(&mut watch).await;
-    assert_eq!(subscribers(&server), 1);
+    // The server may still read the end of the connection of the second.
+    until("one connection is left", || subscribers(&server) == 1).await;
     third.shutdown_background();
 }
 

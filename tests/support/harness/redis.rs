@@ -156,6 +156,14 @@ impl RedisServer {
         }
     }
 
+    /// The value of a field of `INFO`; empty if there is none.
+    pub fn info(&self, section: &str, field: &str) -> String {
+        let info = self.cli(&["INFO", section]);
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        let found = fields.find(|(name, _)| *name == field);
+        found.map_or_else(String::new, |(_, value)| value.trim_end().to_owned())
+    }
+
     /// Watches every command from now on.
     pub fn monitor(&self) -> Monitor {
         Monitor::new(self.connect(), self.connect())

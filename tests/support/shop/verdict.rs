@@ -34,16 +34,19 @@ pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
 
 /// Panics unless this server is refused as a store, with this in the message.
 pub async fn assert_refused(url: impl AsRef<str>, part: &str) {
-    assert_no_store(url.as_ref(), StoreErrorKind::Refused, part).await;
+    let store = RedisStore::builder(url.as_ref());
+    assert_no_store(store, StoreErrorKind::Refused, part).await;
 }
 
 /// Panics unless there is no server to connect to, with this in the message.
 pub async fn assert_unreachable(url: impl AsRef<str>, part: &str) {
-    assert_no_store(url.as_ref(), StoreErrorKind::Unavailable, part).await;
+    let store = RedisStore::builder(url.as_ref());
+    assert_no_store(store, StoreErrorKind::Unavailable, part).await;
 }
 
-async fn assert_no_store(url: &str, kind: StoreErrorKind, part: &str) {
-    let (said, message) = refused(RedisStore::builder(url)).await;
+/// Panics unless the store does not connect, with an error of this kind and this in the message.
+pub async fn assert_no_store(store: RedisStoreBuilder, kind: StoreErrorKind, part: &str) {
+    let (said, message) = refused(store).await;
     assert_eq!(said, kind, "{message}");
     assert_contains(&message, part);
 }

@@ -137,10 +137,9 @@ pub(crate) async fn until_answered(store: &dyn Store, key: &RecordKey) {
 
 /// Number of replies of a node with this error.
 pub(crate) fn errors(node: &RedisServer, code: &str) -> u64 {
-    let stats = node.cli(&["INFO", "errorstats"]);
-    let start = format!("errorstat_{code}:count=");
-    let count = stats.lines().find_map(|line| line.strip_prefix(&start));
-    count.map_or(0, |count| count.trim_end().parse().expect("a number"))
+    let stats = node.info("errorstats", &format!("errorstat_{code}"));
+    let count = stats.strip_prefix("count=");
+    count.map_or(0, |count| count.parse().expect("a number"))
 }
 
 /// Number of replies of all nodes with this error.
@@ -150,9 +149,8 @@ pub(crate) fn all_errors(cluster: &ClusterSetup, code: &str) -> u64 {
 
 /// Number of executions of a command on a node, by clients and scripts.
 pub(crate) fn calls(node: &RedisServer, command: &str) -> u64 {
-    let stats = node.cli(&["INFO", "commandstats"]);
-    let start = format!("cmdstat_{command}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
-    let count = line.and_then(|line| line.split(',').next());
+    let stats = node.info("commandstats", &format!("cmdstat_{command}"));
+    let calls = stats.strip_prefix("calls=");
+    let count = calls.and_then(|calls| calls.split(',').next());
     count.map_or(0, |count| count.parse().expect("a number"))
 }

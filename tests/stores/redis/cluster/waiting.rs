@@ -15,9 +15,11 @@ use tokio::sync::oneshot;
 use crate::client::{Client, hearers, store, told, untold};
 use crate::setup::{Keys, other_than, primaries, shared};
 
-/// Two processes.
-async fn two(cluster: &ClusterSetup) -> (Client, Client) {
-    let urls = cluster.urls();
+/// Two processes, which know two nodes that are not on this port.
+pub(crate) async fn two(cluster: &ClusterSetup, but: Option<u16>) -> (Client, Client) {
+    let nodes = cluster.nodes().iter();
+    let others = nodes.filter(|node| Some(node.port()) != but);
+    let urls: Vec<_> = others.map(RedisServer::url).collect();
     (Client::of(&urls[0]).await, Client::of(&urls[1]).await)
 }
 
@@ -46,7 +48,7 @@ pub(crate) async fn notified_or_redirected(
 #[tokio::test]
 async fn every_node_notifies_of_its_keys_until_unsubscribed() {
     let cluster = shared();
-    let (mine, other) = two(&cluster).await;
+    let (mine, other) = two(&cluster, None).await;
     for node in primaries(&cluster) {
         let keys = Keys::on(&cluster, node, "told");
         let mut watch = mine.watch(&keys.key(1)).await;
@@ -70,7 +72,7 @@ async fn every_node_notifies_of_its_keys_until_unsubscribed() {
 #[tokio::test]
 async fn a_watcher_follows_a_slot_that_moves() {
     let cluster = shared();
-    let (mine, other) = two(&cluster).await;
+    let (mine, other) = two(&cluster, None).await;
     let keys = Keys::new(&cluster, "followed");
     let source = cluster.node_of_slot(keys.slot);
     let stays = Keys::on(&cluster, source, "stays");
@@ -104,7 +106,7 @@ async fn a_watcher_follows_a_slot_that_moves() {
 #[tokio::test]
 async fn an_end_on_the_target_of_a_migration_is_notified_after_it() {
     let cluster = shared();
-    let (mine, other) = two(&cluster).await;
+    let (mine, other) = two(&cluster, None).await;
     let keys = Keys::new(&cluster, "far-side");
     let claim = other.take(&keys.key(1)).await;
     let mut watch = mine.watch(&keys.key(1)).await;
@@ -120,7 +122,7 @@ async fn an_end_on_the_target_of_a_migration_is_notified_after_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watched_key_of_a_moving_slot_is_notified() {
     let cluster = shared();
-    let (mine, other) = two(&cluster).await;
+    let (mine, other) = two(&cluster, None).await;
     let keys = Keys::new(&cluster, "busy");
     let source = cluster.node_of_slot(keys.slot);
     let stays = Keys::on(&cluster, source, "busy-stays");

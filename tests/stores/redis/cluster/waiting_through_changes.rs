@@ -5,20 +5,14 @@ use idem_tests::shop::patiently;
 
 use crate::client::{Client, hearers, told, untold};
 use crate::setup::{Behind, Keys, until_answered};
-use crate::waiting::notified_or_redirected;
-
-async fn two(cluster: &ClusterSetup, but: u16) -> (Client, Client) {
-    let nodes = cluster.nodes().iter().filter(|node| node.port() != but);
-    let urls: Vec<_> = nodes.map(idem_harness::RedisServer::url).collect();
-    (Client::of(&urls[0]).await, Client::of(&urls[1]).await)
-}
+use crate::waiting::{notified_or_redirected, two};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_are_notified_after_a_failover_by_hand() {
     let cluster = ClusterSetup::start();
     let keys = Keys::new(&cluster, "handed-over");
     let old = cluster.node_of_slot(keys.slot);
-    let (mine, other) = two(&cluster, old.port()).await;
+    let (mine, other) = two(&cluster, Some(old.port())).await;
     let claim = other.take(&keys.key(1)).await;
     let mut watch = mine.watch(&keys.key(1)).await;
     tokio::task::block_in_place(|| cluster.failover(cluster.replica_of(old)));
@@ -41,7 +35,7 @@ async fn watchers_are_notified_when_a_replica_takes_over() {
     let cluster = ClusterSetup::start();
     let keys = Keys::new(&cluster, "inherited");
     let old = cluster.node_of_slot(keys.slot);
-    let (mine, other) = two(&cluster, old.port()).await;
+    let (mine, other) = two(&cluster, Some(old.port())).await;
     let mut watch = mine.watch(&keys.key(1)).await;
     old.kill();
     told(&mut watch).await;

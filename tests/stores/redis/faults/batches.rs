@@ -15,6 +15,7 @@ use idem_tests::shop::patiently;
 use crate::key;
 use crate::prelude::*;
 use crate::relay::Relay;
+use crate::start_up_report::user;
 
 const STORED: Result<CompleteReply, StoreErrorKind> = Ok(CompleteReply::Stored { late: false });
 
@@ -191,8 +192,7 @@ async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
     assert_eq!(sizes(&monitor.commands()), [1; 20]);
     claims.assert_stored(&store).await;
-    let rules = format!("ACL SETUSER app reset on >{PASSWORD} {DOCUMENTED} +mget");
-    server.cli(&rules.split_whitespace().collect::<Vec<_>>());
+    user(&server, &format!("{DOCUMENTED} +mget"));
     let store = prepared(&url, 2_000).await;
     assert_shared(&server, &store, 100..120).await;
     // The right is withdrawn, in the middle of the work.

@@ -118,10 +118,8 @@ async fn sentinels_are_not_flooded_while_there_is_no_primary() {
     shop.pay("warm").await.unwrap();
     group.kill_primary();
     is_not_flooded(&shop, || {
-        let stats = group.sentinels()[0].cli(&["INFO", "stats"]);
-        let mut lines = stats.lines();
-        let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
-        count.unwrap().trim().parse().unwrap()
+        let count = group.sentinels()[0].info("stats", "total_connections_received");
+        count.parse().unwrap()
     })
     .await;
 }

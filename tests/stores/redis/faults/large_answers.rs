@@ -3,6 +3,7 @@
 use idem_tests::shop::proxied;
 
 use crate::prelude::*;
+use crate::start_up_report::user;
 
 fn memo() -> String {
     "m".repeat(20_000)
@@ -64,8 +65,7 @@ async fn a_user_without_the_right_to_move_still_stores() {
     assert_eq!(strays.len(), 1, "{strays:?}");
     let life: i64 = server.cli(&["PTTL", &strays[0]]).parse().unwrap();
     assert!((0..=60_000).contains(&life), "{life}");
-    let rules = format!("ACL SETUSER app reset on >{PASSWORD} {DOCUMENTED} +rename");
-    server.cli(&rules.split_whitespace().collect::<Vec<_>>());
+    user(&server, &format!("{DOCUMENTED} +rename"));
     let shop = Shop::open(&url).await;
     pays_once(&shop, "warm").await;
     monitor.names();

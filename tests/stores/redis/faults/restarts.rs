@@ -35,27 +35,6 @@ async fn a_crash_keeps_claims_and_answers() {
     assert_eq!(shop.runs(), 3);
 }
 
-#[tokio::test]
-async fn a_server_killed_before_the_claim_keeps_the_body_from_running() {
-    let (server, shop) = durable().await;
-    server.kill();
-    let error = shop.pay("a").await.unwrap_err().refused();
-    assert_eq!(error.kind(), &idem_runtime::ErrorKind::StoreUnavailable);
-    assert!(error.to_string().contains("nothing listens"), "{error}");
-    assert_eq!(shop.runs(), 1);
-    server.restart();
-    assert_eq!(shop.pay("a").await.unwrap().attempt, 1);
-}
-
-#[tokio::test]
-async fn a_server_that_lost_the_claim_takes_the_answer() {
-    let (server, shop) = Shop::alone().await;
-    let answer = shop.pay_while("a", || server.restart()).await;
-    assert_eq!(shop.events.count("completed value late"), 1);
-    assert_eq!(shop.pay("a").await, answer);
-    assert_eq!(shop.runs(), 1);
-}
-
 /// A server whose snapshot takes ten seconds to load, replying `LOADING` meanwhile: longer than the deadline of a
 /// hasty shop.
 fn slow_to_load() -> RedisServer {

@@ -6,50 +6,6 @@ use idem_tests::shop::{HASTE, PATIENCE, hasty, patiently, proxied};
 
 use crate::prelude::*;
 
-/// Response time-out: without a reply the command is sent again.
-const SOON: Duration = Duration::from_millis(250);
-
-/// A shop with a short response time-out, and deadlines of 20 s.
-async fn asking(url: &str) -> Shop {
-    Shop::open_with(url, |store| store.response_timeout(SOON), persistent).await
-}
-
-/// A server that pauses for longer than a reply may take, before the claim or in the body.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_pauses_stores_the_answer_once() {
-    // A claim or a completion has some 250 bytes; so it was sent at least three times.
-    for (in_body, bytes) in [(false, 750), (true, 1_000)] {
-        let (server, proxy) = proxied();
-        let shop = asking(&proxy.url()).await;
-        shop.pay("warm").await.unwrap();
-        let before = proxy.stats().passed_bytes;
-        if !in_body {
-            server.pause();
-        }
-        let body = async |_| {
-            if in_body {
-                server.pause();
-            }
-            Ok(())
-        };
-        let (answer, ()) = tokio::join!(shop.pay_by("a", body), async {
-            until("it is sent again", || {
-                proxy.stats().passed_bytes > before + bytes
-            })
-            .await;
-            server.resume();
-        });
-        let receipt = answer.unwrap();
-        assert_eq!(
-            (receipt.run, receipt.attempt),
-            (2, 1),
-            "in the body: {in_body}"
-        );
-        assert_eq!(shop.pay("a").await, Ok(receipt));
-        assert_eq!((shop.runs(), shop.events.count("completed")), (2, 2));
-    }
-}
-
 #[tokio::test]
 async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
     let (_server, proxy) = proxied();

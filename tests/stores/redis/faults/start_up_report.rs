@@ -143,11 +143,7 @@ async fn a_nearly_full_memory_is_reported() {
     let server = healthy().start();
     // 5 % of it is more than the memory of the connections.
     server.cli(&["SETRANGE", "ballast", "8388607", "b"]);
-    let used = server.cli(&["INFO", "memory"]);
-    let used = used
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    let used: u64 = used.unwrap().trim().parse().unwrap();
+    let used: u64 = server.info("memory", "used_memory").parse().unwrap();
     let limit = used * 100 / 95;
     server.cli(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
     let warning = warning(&server.url()).await;

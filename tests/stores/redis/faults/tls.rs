@@ -2,18 +2,12 @@
 
 use idem_harness::Certificates;
 use idem_runtime::OnRunning;
-use idem_tests::shop::PATIENCE;
+use idem_tests::shop::{PATIENCE, assert_no_store};
 
 use crate::prelude::*;
 
 fn trusting(url: String, made: &Certificates) -> RedisStoreBuilder {
     RedisStore::builder(url).root_certificate(made.ca_pem())
-}
-
-pub(crate) async fn assert_refusal(store: RedisStoreBuilder, kind: StoreErrorKind, part: &str) {
-    let (said, message) = refused(store).await;
-    assert_eq!(said, kind, "{message}");
-    assert!(message.contains(part), "{part:?} is not in: {message}");
 }
 
 #[tokio::test]
@@ -62,7 +56,7 @@ async fn a_server_or_a_client_that_is_not_trusted_is_refused() {
             "if this port does not speak TLS, write `redis://`",
         ),
     ] {
-        assert_refusal(store, kind, part).await;
+        assert_no_store(store, kind, part).await;
     }
 }
 
@@ -114,7 +108,7 @@ async fn a_client_with_certificates_connects_with_those_of_the_store() {
     let client = redis::Client::build_with_tls(server.tls_url(), certificates).unwrap();
     let store = RedisStore::builder(client);
     let kind = StoreErrorKind::Refused;
-    assert_refusal(store.clone(), kind, "`client_certificate`").await;
+    assert_no_store(store.clone(), kind, "`client_certificate`").await;
     let store = patient(store.root_certificate(made.ca_pem()))
         .client_certificate(made.client_cert_pem(), made.client_key_pem());
     let shop = Shop::on(store.connect().await.unwrap(), |engine| engine);

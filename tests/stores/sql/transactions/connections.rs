@@ -93,17 +93,38 @@ async fn an_engine_of_another_store_is_refused<D: Database>() {
     assert_eq!(fixture.orders("before").await, 1);
 }
 
-/// A call that is dropped while its transaction begins must not leave that transaction open in the pool: the
-/// next writes on that connection would never be committed.
 async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture);
+    let acquire = async || D::acquire(&pool).await.done();
+    let returned = async |conn: D::Pooled| {
+        drop(conn);
+        acquire().await
+    };
+    let conn = acquire().await;
+    assert_no_transaction_is_left(&fixture, conn, |conn| &mut **conn, returned).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_of_another_client() {
+    let fixture = Fixture::<Tokio>::new().await;
+    let conn = Tokio::connect(&fixture.place.url).await;
+    assert_no_transaction_is_left(&fixture, conn, |conn| conn, async |conn| conn).await;
+}
+
+/// A call that is dropped while its transaction begins must not leave that transaction open: the next writes on that
+/// connection would never be committed. `reused` is the connection as its next user gets it.
+async fn assert_no_transaction_is_left<C: Client, T: SqlTransaction>(
+    fixture: &Fixture<C>,
+    mut conn: T,
+    beneath: fn(&mut T) -> &mut C::Conn,
+    reused: impl AsyncFn(T) -> T,
+) {
     // A server may reply within a poll, and then there is no pending call to drop.
     let mut dropped = 0;
     for polls in 1..1_000 {
-        let mut conn = D::acquire(&pool).await.done();
         let call = fixture.call(&polls.to_string()).in_tx(&mut conn);
-        let mut call = Box::pin(call.run(async |_: &mut D::Pooled, _| Answer::Ok(1)));
+        let mut call = Box::pin(call.run(async |_: &mut T, _| Answer::Ok(1)));
         let mut polled = 0;
         let done = std::future::poll_fn(|cx| {
             polled += 1;
@@ -115,10 +136,10 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool<D: D
         });
         let done = done.await;
         drop(call);
-        drop(conn);
-        let mut next = D::acquire(&pool).await.done();
-        insert::<D>(&mut next, "theirs").await.done();
-        drop(next);
+        conn = reused(conn).await;
+        let written = insert_by::<C>(beneath(&mut conn), "theirs").await;
+        written.expect("the connection is usable");
+        conn = reused(conn).await;
         let seen = fixture.orders("theirs").await;
         assert_eq!(seen, polls, "dropped at poll {polls}");
         if let Some(answer) = done {

@@ -1,5 +1,6 @@
 //! Calls inside the caller's transaction.
 
+mod breaches;
 mod commits;
 mod connections;
 mod digest_key;

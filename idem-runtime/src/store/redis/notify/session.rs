@@ -312,22 +312,12 @@ fn is_of_another(request: &SessionRequest, error: &RedisError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::endpoint::Endpoint;
-    use crate::store::redis::link::Target;
-    use crate::store::redis::wire::ConnectionLimits;
 
     /// The slot of a key moves while the key is unsubscribed from: the server ends the subscription, which looks like the
     /// reply, and the redirect that is the reply looks like that to the next command.
     #[tokio::test]
     async fn a_redirect_of_another_key_ends_the_connection() {
-        let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
-        let target = Target::Server(Box::new(Endpoint::new(client, None)));
-        let limits = ConnectionLimits {
-            connect: Duration::ZERO,
-            response: Duration::ZERO,
-            text_bytes: 0,
-        };
-        let subscriptions = Subscriptions::new(target, None, true, limits);
+        let subscriptions = Subscriptions::unconnected(true);
         let (connection, _server) = SubscriberConnection::in_memory();
         let mut session = Session::new(&subscriptions, connection, 0);
         session.works = true;

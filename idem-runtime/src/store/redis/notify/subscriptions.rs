@@ -198,17 +198,24 @@ mod tests {
     use crate::store::redis::endpoint::Endpoint;
     use crate::store::redis::notify::channels::ChannelCommand;
 
+    impl Subscriptions {
+        /// Of an address that is never connected to.
+        pub(crate) fn unconnected(sharded: bool) -> Arc<Self> {
+            let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
+            let target = Target::Server(Box::new(Endpoint::new(client, None)));
+            let limits = ConnectionLimits {
+                connect: Duration::ZERO,
+                response: Duration::ZERO,
+                text_bytes: 0,
+            };
+            Self::new(target, None, sharded, limits)
+        }
+    }
+
     /// Finds a watcher that is not woken when the next connection may not subscribe.
     #[tokio::test]
     async fn a_refusal_ends_the_watches_of_an_earlier_connection() {
-        let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
-        let target = Target::Server(Box::new(Endpoint::new(client, None)));
-        let limits = ConnectionLimits {
-            connect: Duration::ZERO,
-            response: Duration::ZERO,
-            text_bytes: 0,
-        };
-        let subscriptions = Subscriptions::new(target, None, false, limits);
+        let subscriptions = Subscriptions::unconnected(false);
         let digest = KeyDigest::from_bytes([1; 32]);
         let key = RecordKey::new("test".into(), Operation::new("watched"), digest);
         let pending = subscriptions.join(&key).expect("there is no error yet");
