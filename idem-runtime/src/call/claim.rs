@@ -234,6 +234,8 @@ impl Claim {
         let core = Arc::clone(&self.held().core);
         let key = self.lease().key.clone();
         let operation = key.operation();
+        // Held until the answer is stored.
+        let _run_permit = self.take_run_permit();
         let encoded = Encoded::value(&mut value, &core.format);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
