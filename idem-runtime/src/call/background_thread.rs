@@ -411,11 +411,8 @@ impl ThreadState {
         }
         let third = lease.lasts() / 3;
         let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
-        // A panic of the store, which its hook has reported, would otherwise end the renewals of the lease.
-        let reply = async {
-            let reply = pin!(async { renewal.send(&*self.store, &lease).await });
-            unwind(reply).await.unwrap_or_else(|_| Err(panicked()))
-        };
+        // A panic would otherwise end the renewals of the lease.
+        let reply = contained(async { renewal.send(&*self.store, &lease).await });
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 self.outage.record_reply(sent);
@@ -448,8 +445,13 @@ impl ThreadState {
     }
 }
 
-fn panicked() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the store has panicked")
+/// The reply of a store, whose panic, which the panic hook has reported, is a transient error.
+pub(crate) async fn contained<T>(
+    reply: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let panicked = || StoreError::new(StoreErrorKind::Unavailable, "the store has panicked");
+    let reply = unwind(pin!(reply)).await;
+    reply.unwrap_or_else(|_| Err(panicked()))
 }
 
 /// A forward step shortens each lease on the server by as much. Renewals that would have been due within the step

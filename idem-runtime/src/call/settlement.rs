@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::answer::replay;
-use crate::call::background_thread::Unstored;
+use crate::call::background_thread::{Unstored, contained};
 use crate::call::context::Context;
 use crate::call::core::Core;
 use crate::call::lease::Lease;
@@ -447,8 +447,10 @@ impl HeldClaim {
                 ..self.lease.claim()
             };
             let reply = {
-                let reply = pin!(self.core.store.complete_claim(key, &claim, record));
-                deadline(clock, attempt.min(reply_deadline), reply).await
+                // A panic in the background would otherwise end the storing of an answer that the caller has.
+                let store = &self.core.store;
+                let reply = contained(async { store.complete_claim(key, &claim, record).await });
+                deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
