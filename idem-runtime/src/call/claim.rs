@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::call::call_watch::{CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
 use crate::call::core::Core;
-use crate::call::lease::{ClaimGrant, Lease};
+use crate::call::lease::{ClaimGrant, Lease, Unsent};
 use crate::call::reconcile::pending::PendingReconcile;
 use crate::call::run_limit::RunPermit;
 use crate::call::settlement::{HeldClaim, REPLY, Settled};
@@ -20,7 +20,7 @@ use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
-use crate::record::transition::{Remains, RenewReply};
+use crate::record::transition::Remains;
 use crate::record::{AttemptEnd, Fence, State};
 
 /// The right to run a body, and the duty to settle it.
@@ -193,28 +193,22 @@ impl Claim {
     ///
     /// May be dropped; the lease may or may not have been renewed.
     pub async fn renew(&self) -> Result<(), Error> {
-        let held = self.held();
-        let operation = self.operation().clone();
-        let patience = held.core.limits.complete_deadline.max(REPLY);
-        let reply = held.core.background.renew_now(&held.lease, patience);
-        match reply.await {
-            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
-            Ok(Ok(RenewReply::Lost)) => Err(Error::new(
-                ErrorKind::Running {
-                    retry_after: held.lease.lasts(),
-                },
-                operation,
-            )
-            .detail("the claim is another attempt's by now")),
-            Ok(Ok(RenewReply::Unreadable(error))) => {
-                Err(Error::new(ErrorKind::UnknownRecord, operation).because(error))
+        let HeldClaim { core, lease } = self.held();
+        let patience = core.limits.complete_deadline.max(REPLY);
+        let renewed = core.background.renew_now(lease, patience).await;
+        let error = |kind| Error::new(kind, self.operation().clone());
+        renewed.map_err(|why| match why {
+            Unsent::Lost => {
+                let retry_after = lease.lasts();
+                error(ErrorKind::Running { retry_after })
+                    .detail("the claim is another attempt's by now")
             }
-            Ok(Err(error)) => {
-                Err(Error::new(ErrorKind::StoreUnavailable, operation).because(error))
-            }
-            Err(_) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
-                .detail("no reply to a renewal within its deadline")),
-        }
+            Unsent::Unsupported => error(ErrorKind::Unsupported),
+            Unsent::Unreadable(why) => error(ErrorKind::UnknownRecord).because(why),
+            Unsent::Unconfirmed(Some(why)) => error(ErrorKind::StoreUnavailable).because(why),
+            Unsent::Unconfirmed(None) => error(ErrorKind::StoreUnavailable)
+                .detail("no reply to a renewal within its deadline"),
+        })
     }
 
     /// Stores a value as the answer.
