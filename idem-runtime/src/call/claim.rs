@@ -1,9 +1,10 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
-use crate::call::call_watch::{CallWatch, result_of};
+use crate::call::call_watch::{CallTimes, CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
 use crate::call::core::Core;
 use crate::call::lease::{ClaimGrant, Lease, Unsent};
@@ -35,7 +36,7 @@ pub struct Claim {
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
-    watch: Option<Box<CallWatch>>,
+    watch: CallWatch,
 }
 
 /// The result of beginning a call.
@@ -96,7 +97,7 @@ impl Claim {
         Self {
             held: Some(held),
             run_permit: None,
-            watch: None,
+            watch: CallWatch::default(),
         }
     }
 
@@ -107,12 +108,10 @@ impl Claim {
     }
 
     /// Adds the watch over the call, whose body the caller runs from here on.
-    pub(crate) fn with_watch(mut self, watch: Option<Box<CallWatch>>) -> Self {
+    pub(crate) fn with_watch(mut self, watch: CallWatch) -> Self {
         self.watch = watch;
         let attempt = self.attempt();
-        if let Some(watch) = &mut self.watch {
-            watch.body_started(attempt);
-        }
+        self.watch.body_started(attempt);
         self
     }
 
@@ -235,9 +234,9 @@ impl Claim {
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.into_held().settle(encoded).await });
         let settled = settled.await;
-        if let Some(watch) = &mut watch {
-            watch.times.settled();
-            watch.times.set(match &settled {
+        watch.note(|times| {
+            times.settled();
+            times.set(match &settled {
                 Settled::Own => outcome,
                 Settled::Adopted { record, .. } => match record.header.state {
                     State::Done { outcome, .. } => CallOutcome::Adopted(outcome.into()),
@@ -246,7 +245,7 @@ impl Claim {
                 Settled::Overtaken(_) => CallOutcome::Refused("running"),
                 Settled::Refused(error) => CallOutcome::refused(error),
             });
-        }
+        });
         match settled {
             Settled::Own => Ok(Completion::Own(value)),
             Settled::Adopted { record, left } => {
@@ -274,21 +273,14 @@ impl Claim {
             let ending = held.release_ending(Remains::Nothing, AttemptEnd::Released);
             span.instrument(held.send_ending(ending)).await;
         }
-        if let Some(watch) = &mut watch {
-            watch.times.settled();
-        }
+        watch.note(CallTimes::settled);
     }
 
     /// Takes the watch of a caller whose body has ended, and its span.
-    fn body_ended(&mut self, outcome: CallOutcome) -> (Option<Box<CallWatch>>, CallSpan) {
-        let mut watch = self.watch.take();
-        let span = match &mut watch {
-            Some(watch) => {
-                watch.times.body_ended(outcome);
-                watch.span.clone()
-            }
-            None => CallSpan::none(),
-        };
+    fn body_ended(&mut self, outcome: CallOutcome) -> (CallWatch, CallSpan) {
+        let mut watch = mem::take(&mut self.watch);
+        watch.note(|times| times.body_ended(outcome));
+        let span = watch.span();
         (watch, span)
     }
 }
@@ -296,14 +288,10 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            let dropped = || {
+            self.watch.in_scope(|_| {
                 held.emit(EventKind::Dropped);
                 held.abandon();
-            };
-            match &self.watch {
-                Some(watch) => watch.span.in_scope(dropped),
-                None => dropped(),
-            }
+            });
         }
     }
 }
