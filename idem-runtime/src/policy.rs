@@ -528,33 +528,12 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_out_of_bounds_is_named() {
-        let refused = |policy| EffectivePolicy::of_engine(policy).unwrap_err();
-        assert_eq!(
-            refused(Policy::new().lease(Duration::ZERO)),
-            "`lease` is 0ns; it must be 100ms to 86400s"
-        );
-        assert!(refused(Policy::new().error_ttl(Duration::ZERO)).starts_with("`error_ttl`"));
-        assert!(refused(Policy::new().ttl(LONG * 2)).starts_with("`ttl`"));
-    }
-
-    #[test]
     fn a_time_is_cut_to_what_a_record_holds() {
         let policy = call(
             Policy::new().ttl(Duration::new(7, 1_999_999)),
             Policy::new(),
         );
         assert_eq!(policy.ttl(), Duration::from_millis(7_001));
-    }
-
-    #[test]
-    fn a_cool_down_waits_only_if_that_is_set() {
-        let cool_down = Policy::new().on_duplicate(OnDuplicate::Reject);
-        assert_eq!(call(cool_down, Policy::new()).wait(), Duration::ZERO);
-        let second = Duration::from_secs(1);
-        let waits = Policy::new().on_running(OnRunning::Wait(second));
-        assert_eq!(call(cool_down, waits).wait(), second);
-        assert_eq!(call(Policy::new(), Policy::new()).wait(), second * 5);
     }
 
     #[test]
@@ -572,22 +551,5 @@ mod tests {
             (unlimited.max_attempts(), plain.max_attempts()),
             (None, NonZeroU16::new(5))
         );
-    }
-
-    #[test]
-    fn a_body_that_may_start_once_does_not_start_in_an_outage() {
-        let once = Policy::new().max_attempts(NonZeroU16::new(1));
-        let runs = Policy::new().on_outage(OnOutage::Run);
-        assert_eq!(call(once, runs).on_outage(), OnOutage::Fail);
-        let refused = |operation, engine: EffectivePolicy| {
-            let error = EffectivePolicy::of_call(operation, &engine).unwrap_err();
-            assert!(error.starts_with("`on_outage` of `Run`"), "{error}");
-        };
-        let both = once.on_outage(OnOutage::Run);
-        refused(both, EffectivePolicy::of_engine(runs).unwrap());
-        refused(runs, EffectivePolicy::of_engine(once).unwrap());
-        EffectivePolicy::of_engine(both).unwrap_err();
-        let twice = Policy::new().max_attempts(NonZeroU16::new(2));
-        assert_eq!(call(twice, runs).on_outage(), OnOutage::Run);
     }
 }

@@ -150,6 +150,8 @@ async fn a_cool_down_that_waits_is_refused_in_the_end(fixture: Fixture) {
     let first = Body::start(call(), receipt(7)).await;
     let mut second = Box::pin(answered(call()));
     assert!(poll_once(second.as_mut()).await.is_none());
+    let third = answered(fixture.pay().on_duplicate(OnDuplicate::Reject));
+    assert_running(&refusal(patiently("it does not wait", third).await));
     assert_eq!(first.end().await, receipt(7));
     let left = assert_duplicate(&refusal(second.await));
     let expected = Duration::from_hours(23)..=Duration::from_hours(24);

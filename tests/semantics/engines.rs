@@ -1,6 +1,9 @@
 //! Engines: which one a call uses, and what it refuses by itself.
 
+use std::num::NonZeroU16;
+
 use idem_runtime::Classify;
+use idem_tests::shop::assert_contains;
 
 use crate::prelude::*;
 
@@ -67,16 +70,22 @@ async fn settings_out_of_bounds_are_refused_and_nothing_runs() {
     let call = fixture.pay().lease(Duration::from_millis(99));
     let error = refusal(answered(call).await);
     assert_eq!(error.kind(), &ErrorKind::InvalidPolicy);
+    assert_contains(&error, "`lease` is 99ms; it must be 100ms to 86400s");
     let builder = || Engine::builder(MemoryStore::new());
-    for engine in [
-        builder().ttl(Duration::ZERO),
-        builder().max_running(0),
-        builder().prefix(""),
-        builder().prefix("a b"),
-        builder().prefix("{a}"),
+    let once = builder().max_attempts(NonZeroU16::new(1));
+    for (engine, named) in [
+        (builder().ttl(Duration::ZERO), "`ttl`"),
+        (builder().ttl(Duration::from_hours(20 * 365 * 24)), "`ttl`"),
+        (builder().error_ttl(Duration::ZERO), "`error_ttl`"),
+        (once.on_outage(OnOutage::Run), "`on_outage` of `Run`"),
+        (builder().max_running(0), "max_running"),
+        (builder().prefix(""), "prefix"),
+        (builder().prefix("a b"), "prefix"),
+        (builder().prefix("{a}"), "prefix"),
     ] {
         let error = engine.build().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{error}");
+        assert_contains(&error, named);
     }
 }
 

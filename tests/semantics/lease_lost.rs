@@ -9,6 +9,7 @@ on_every_store! {
     a_body_is_notified_at_max_run, the_remaining_lease_is_counted_from_the_last_renewal,
     the_deadline_is_the_end_of_renewing, a_lease_is_not_reported_lost_after_its_body_has_ended,
     a_local_follower_gets_the_winners_answer_at_once,
+    a_renewal_by_hand_that_is_refused_ends_the_lease,
 }
 
 /// A body that waits until its lease is lost, and reports it.
@@ -176,4 +177,17 @@ async fn a_local_follower_gets_the_winners_answer_at_once(fixture: Fixture) {
     let answer = patiently("the follower is notified of the lost lease", waiting).await;
     assert_eq!(answer.unwrap(), receipt(1));
     assert_eq!(first.end().await, receipt(1));
+}
+
+async fn a_renewal_by_hand_that_is_refused_ends_the_lease(fixture: Fixture) {
+    let claim = claimed(fixture.pay()).await;
+    let remaining = || claim.context().lease_remaining();
+    taken_over(&fixture).await;
+    assert_eq!(remaining(), Duration::from_secs(30));
+    assert_running(&claim.renew().await.unwrap_err());
+    assert_eq!(remaining(), Duration::ZERO);
+    // Another attempt has answered: this answer would be a second one.
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    let error = until(&fixture, claim.complete(2)).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unconfirmed);
 }

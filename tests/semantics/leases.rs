@@ -1,10 +1,11 @@
 //! Which leases are renewed, when, and for how long; take-over, and the outcome of an overtaken call.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::RecordKey;
-use idem_runtime::store::author::{Header, RenewReply, StoreFuture};
+use idem_runtime::store::author::{CompleteReply, Header, RenewReply, StoreFuture};
 use idem_runtime::testing::Forward;
 use idem_runtime::{Observer, observe::Event};
 use idem_tests::events::Events;
@@ -184,27 +185,70 @@ async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) 
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
 }
 
-/// Its first renewal panics.
-#[derive(Debug)]
-struct PanicsOnce(MemoryStore, AtomicBool);
+/// Its first renewal panics; its first completion gets no reply, and its second panics.
+#[derive(Debug, Default)]
+struct PanicsOnce {
+    store: MemoryStore,
+    renewed: AtomicBool,
+    completions: AtomicUsize,
+}
 
 impl Forward for PanicsOnce {
     fn inner(&self) -> &dyn Store {
-        &self.0
+        &self.store
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        assert!(self.1.swap(true, Ordering::SeqCst), "a bug in a store");
-        self.0.renew(key, claim)
+        let again = self.renewed.swap(true, Ordering::SeqCst);
+        assert!(again, "a bug in a store");
+        self.store.renew(key, claim)
     }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        match self.completions.fetch_add(1, Ordering::SeqCst) {
+            0 => StoreFuture::pending(std::future::pending()),
+            1 => panic!("a bug in a store"),
+            _ => self.store.complete_claim(key, claim, record),
+        }
+    }
+}
+
+fn panics_once() -> (Engine, ManualClock, Events) {
+    let (clock, events) = (ManualClock::new(), Events::default());
+    let engine = Engine::builder(PanicsOnce::default()).clock(clock.clone());
+    let engine = engine.observer(events.clone()).build().unwrap();
+    (engine, clock, events)
+}
+
+/// Its caller has got the answer: a second body would contradict it.
+#[tokio::test]
+async fn an_answer_whose_storing_panics_in_the_background_is_stored_all_the_same() {
+    let (engine, clock, events) = panics_once();
+    let call = tokio::spawn(
+        engine
+            .operation("pay")
+            .key(&7)
+            .run(|_| async { receipt(1) }),
+    );
+    // `complete_deadline`, then the pause after the panic.
+    let pauses = [Duration::from_secs(2), Duration::from_millis(250)];
+    for pause in pauses {
+        patiently("it waits", clock.sleeper_within(pause)).await;
+        clock.advance(pause);
+    }
+    assert_eq!(call.await.unwrap(), receipt(1));
+    patiently("it is stored", events.wait_for("completed value", 1)).await;
+    assert_eq!(answered(engine.operation("pay").key(&7)).await, receipt(1));
 }
 
 #[tokio::test]
 async fn a_lease_whose_renewal_panics_is_renewed_again() {
-    let store = PanicsOnce(MemoryStore::new(), AtomicBool::default());
-    let (clock, events) = (ManualClock::new(), Events::default());
-    let engine = Engine::builder(store).clock(clock.clone());
-    let engine = engine.observer(events.clone()).build().unwrap();
+    let (engine, clock, events) = panics_once();
     let claim = claimed(engine.operation("pay").key(&7)).await;
     for (pause, event) in [
         (THIRD, "renewal failed: the store has panicked"),

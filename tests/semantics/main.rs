@@ -21,6 +21,7 @@ mod lease_cancelled;
 mod lease_lost;
 mod leases;
 mod on_cancel_finish;
+mod one_answer;
 mod open_steps;
 mod outages;
 mod outcomes;

@@ -103,6 +103,8 @@ async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(fixture: Fixture) 
     others().await;
     fixture.store.deliver();
     assert_eq!(call.await.unwrap(), receipt(1));
+    // Its reply has ended the outage.
+    outage(&fixture).await;
 }
 
 async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixture) {

@@ -148,7 +148,12 @@ async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
         let refused = other(&fixture, 9).begin().await.unwrap_err();
         assert_eq!(refused.kind(), &ErrorKind::TooManyRunning);
         if complete {
-            claim.complete(1).await.unwrap();
+            fixture.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+            let completion = tokio::spawn(claim.complete(1));
+            sent(&fixture, StoreOperation::Complete, 1).await;
+            assert_full(answered(other(&fixture, 9)).await);
+            fixture.store.deliver();
+            completion.await.unwrap().unwrap();
         } else {
             drop(claim);
         }

@@ -89,6 +89,11 @@ async fn a_body_that_may_start_once_does_not_start_in_an_outage(fixture: Fixture
     assert_eq!(runs.count(), 1);
     let both = refusal(bare(&fixture, runs_bare(once()), &runs).await);
     assert_eq!(both.kind(), &ErrorKind::InvalidPolicy);
+    let twice = fixture.pay().max_attempts(NonZeroU16::new(2));
+    assert_eq!(bare(&fixture, twice, &runs).await, receipt(2));
+    let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
+    let both = refusal(bare(&fixture, runs_bare(fixture.pay()), &runs).await);
+    assert_eq!(both.kind(), &ErrorKind::InvalidPolicy);
 }
 
 async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: Fixture) {

@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::call::answer::{Answered, answer};
+use crate::call::call_watch::refused_at_once;
 use crate::call::claim::Claim;
 use crate::call::context::{Context, is_held, is_inside, runs_in};
 use crate::call::core::{Core, Protection};
 use crate::call::run_limit::{Full, Gate, RunPermit};
+use crate::env::call_span::CallSpan;
 use crate::env::observer::EventKind;
 use crate::env::striped::Lane;
 use crate::error::{Error, ErrorKind};
@@ -84,6 +86,19 @@ impl CallRequest {
         let call = unprotected
             .or_else(|error| not_begun(core, &self.name, &self.policy, error, run_permit))?;
         Ok(CallAdmission::Admitted(AdmittedCall::Unprotected(call)))
+    }
+
+    /// The same in the span of the call. A refusal is reported as the end of the call.
+    pub(crate) fn enter_watched(
+        &self,
+        core: &Arc<Core>,
+        span: &CallSpan,
+    ) -> Result<CallAdmission, Error> {
+        let admission = span.in_scope(|| self.enter(core));
+        if let Err(error) = &admission {
+            refused_at_once(core, span, Some(self.name.key.digest()), error);
+        }
+        admission
     }
 
     /// The answer in this process, for a call that would be admitted; or the time, and the right to cache the store's

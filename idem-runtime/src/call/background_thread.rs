@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
-use crate::call::lease::{GONE, Lease, OUTSIDE, Renewal};
+use crate::call::lease::{GONE, Lease, OUTSIDE, Renewal, Unsent};
 use crate::call::outage::Outage;
 use crate::env::backoff::Backoff;
 use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::unwind;
-use crate::env::clock::{Clock, Elapsed, deadline};
+use crate::env::clock::{Clock, deadline};
 use crate::env::lock::Lock;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::Lanes;
@@ -232,21 +232,35 @@ impl BackgroundThread {
         &self,
         lease: &Arc<Lease>,
         patience: Duration,
-    ) -> Result<Result<RenewReply, StoreError>, Elapsed> {
+    ) -> Result<(), Unsent> {
         let (sender, receiver) = oneshot::channel();
         let (state, lease) = (Arc::clone(&self.state), Arc::clone(lease));
         self.spawn_awaited(async move {
             let sent = state.clock.now();
-            let renewal = Renewal::of(&lease);
+            let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
             let reply = renewal.send(&*state.store, &lease);
-            let reply = deadline(&*state.clock, sent + patience, pin!(reply)).await;
-            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
-                lease.renewed(sent);
+            let renewed = match deadline(&*state.clock, sent + patience, pin!(reply)).await {
+                Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                    lease.renewed(sent);
+                    Ok(())
+                }
+                // The reply is about a claim that was granted anew since.
+                Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => {
+                    Ok(())
+                }
+                Ok(Ok(RenewReply::Lost)) => Err(Unsent::Lost),
+                Ok(Ok(RenewReply::Unreadable(error))) => Err(Unsent::Unreadable(error)),
+                Ok(Err(error)) => Err(Unsent::Unconfirmed(Some(error))),
+                Err(_) => Err(Unsent::Unconfirmed(None)),
+            };
+            if let Err(Unsent::Lost | Unsent::Unreadable(_)) = renewed {
+                lease.lose();
             }
             // The caller may be gone.
-            let _ = sender.send(reply);
+            let _ = sender.send(renewed);
         });
-        receiver.await.unwrap_or(Err(Elapsed))
+        // Without a reply the store has panicked.
+        receiver.await.unwrap_or(Err(Unsent::Unconfirmed(None)))
     }
 }
 
@@ -411,11 +425,8 @@ impl ThreadState {
         }
         let third = lease.lasts() / 3;
         let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
-        // A panic of the store, which its hook has reported, would otherwise end the renewals of the lease.
-        let reply = async {
-            let reply = pin!(async { renewal.send(&*self.store, &lease).await });
-            unwind(reply).await.unwrap_or_else(|_| Err(panicked()))
-        };
+        // A panic would otherwise end the renewals of the lease.
+        let reply = contained(async { renewal.send(&*self.store, &lease).await });
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 self.outage.record_reply(sent);
@@ -448,8 +459,13 @@ impl ThreadState {
     }
 }
 
-fn panicked() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the store has panicked")
+/// The reply of a store, whose panic, which the panic hook has reported, is a transient error.
+pub(crate) async fn contained<T>(
+    reply: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let panicked = || StoreError::new(StoreErrorKind::Unavailable, "the store has panicked");
+    let reply = unwind(pin!(reply)).await;
+    reply.unwrap_or_else(|_| Err(panicked()))
 }
 
 /// A forward step shortens each lease on the server by as much. Renewals that would have been due within the step

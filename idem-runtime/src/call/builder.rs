@@ -12,7 +12,7 @@ use super::in_tx::CallInTx;
 use super::run::{run, run_in_task};
 use crate::call::acquire::{Acquisition, Start, acquire};
 use crate::call::admission::CallAdmission;
-use crate::call::call_watch::{CallWatch, answered, call_span, refused_at_once};
+use crate::call::call_watch::{CallWatch, answered, call_span};
 use crate::call::claim::Acquired;
 use crate::call::context::{Context, context};
 use crate::call::engine::Engine;
@@ -350,33 +350,29 @@ impl<P> CallBuilder<P> {
         let mut call = self.call;
         call.on_outage(OnOutage::Fail);
         let (engine, request) = describe(call)?;
-        let (core, key) = (&engine.core, request.name.key.clone());
-        let span = call_span(core, &key);
-        let pending = match span.in_scope(|| request.enter(core)) {
-            Ok(CallAdmission::Admitted(call)) => acquire(request, call),
-            Ok(CallAdmission::Replay(stored)) => {
+        let core = &engine.core;
+        let span = call_span(core, &request.name.key);
+        let call = match request.enter_watched(core, &span)? {
+            CallAdmission::Admitted(call) => call,
+            CallAdmission::Replay(stored) => {
                 let outcome = CallOutcome::Replayed(stored.outcome().into());
                 answered(core, &span, &stored, outcome);
                 return Ok(Acquired::Replay(stored));
             }
-            Err(error) => {
-                refused_at_once(core, &span, Some(key.digest()), &error);
-                return Err(error);
-            }
         };
-        let mut watch = CallWatch::begin(core, span.clone(), &key);
-        let Acquisition { start, waited } = span.instrument(pending).await;
-        if let Some(watch) = &mut watch {
-            watch.times.acquired(waited);
+        let mut watch = CallWatch::begin(core, span.clone(), &request.name.key);
+        let Acquisition { start, waited } = span.instrument(acquire(request, call)).await;
+        watch.note(|times| {
+            times.acquired(waited);
             match &start {
                 Ok(Start::Replay(stored)) => {
                     let outcome = CallOutcome::Replayed(stored.outcome().into());
-                    watch.times.set_answered(stored, outcome);
+                    times.set_answered(stored, outcome);
                 }
-                Err(error) => watch.times.set(CallOutcome::refused(error)),
+                Err(error) => times.set(CallOutcome::refused(error)),
                 Ok(_) => {}
             }
-        }
+        });
         match start? {
             Start::Run(claim, None) => Ok(Acquired::Run(claim.with_watch(watch))),
             // A body would run over an unknown outcome; the panic releases the claim.
@@ -384,9 +380,7 @@ impl<P> CallBuilder<P> {
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.name.key.operation().clone());
-                if let Some(watch) = &mut watch {
-                    watch.times.set(CallOutcome::refused(&error));
-                }
+                watch.note(|times| times.set(CallOutcome::refused(&error)));
                 Err(error.detail("a disabled engine grants no claims; use `run`"))
             }
         }

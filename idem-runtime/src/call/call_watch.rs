@@ -17,10 +17,13 @@ use crate::outcome::AnyOutput;
 use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
 
-/// The watch over a call. Dropped, it reports the end of the call.
-pub(crate) struct CallWatch {
-    pub(crate) span: CallSpan,
-    pub(crate) times: CallTimes,
+/// The watch over a call; empty where no observer wants to know of it. Dropped, it reports the end of the call.
+#[derive(Default)]
+pub(crate) struct CallWatch(Option<Box<WatchedCall>>);
+
+struct WatchedCall {
+    span: CallSpan,
+    times: CallTimes,
 }
 
 /// The parts of a call so far, and how it has ended.
@@ -54,6 +57,9 @@ pub(crate) fn call_span(core: &Core, key: &RecordKey) -> CallSpan {
 
 /// Reports the end of a call with an answer that was at hand.
 pub(crate) fn answered(core: &Core, span: &CallSpan, stored: &StoredAnswer, outcome: CallOutcome) {
+    if is_unwatched(core, span) {
+        return;
+    }
     let mut end = CallEnd::new(outcome, stored.record.header.attempts);
     end.local = stored.is_local;
     ended(
@@ -76,6 +82,10 @@ pub(crate) fn refused_at_once(
     ended(core, span, error.operation(), key, end);
 }
 
+fn is_unwatched(core: &Core, span: &CallSpan) -> bool {
+    !core.wants.calls && span.is_none()
+}
+
 fn ended(core: &Core, span: &CallSpan, operation: &str, key: Option<&KeyDigest>, end: CallEnd) {
     if !span.is_none() {
         span.record(&end);
@@ -90,10 +100,10 @@ fn ended(core: &Core, span: &CallSpan, operation: &str, key: Option<&KeyDigest>,
 }
 
 impl CallWatch {
-    /// The watch over a call that queries the store; `None` where no observer wants to know of it.
-    pub(crate) fn begin(core: &Arc<Core>, span: CallSpan, key: &RecordKey) -> Option<Box<Self>> {
-        if !core.wants.calls && span.is_none() {
-            return None;
+    /// The watch over a call that queries the store.
+    pub(crate) fn begin(core: &Arc<Core>, span: CallSpan, key: &RecordKey) -> Self {
+        if is_unwatched(core, &span) {
+            return Self::default();
         }
         let times = CallTimes {
             core: Arc::clone(core),
@@ -102,13 +112,43 @@ impl CallWatch {
             part_began: core.clock.now(),
             part: CallPart::Acquiring,
         };
-        Some(Box::new(Self { span, times }))
+        Self(Some(Box::new(WatchedCall { span, times })))
+    }
+
+    /// The span of the call, if it has one.
+    pub(crate) fn span(&self) -> CallSpan {
+        let call = self.0.as_ref();
+        call.map_or(CallSpan::none(), |call| call.span.clone())
+    }
+
+    /// Does this work in the span of the call.
+    pub(crate) fn in_scope<T>(&mut self, work: impl FnOnce(&mut Times<'_>) -> T) -> T {
+        match self.0.as_deref_mut() {
+            Some(WatchedCall { span, times }) => span.in_scope(|| work(&mut Times(Some(times)))),
+            None => work(&mut Times(None)),
+        }
     }
 
     /// The body starts, as this attempt; 0: without protection.
     pub(crate) fn body_started(&mut self, attempt: u16) {
-        let Self { span, times } = self;
-        span.in_scope(|| times.body_started(attempt));
+        self.in_scope(|times| times.note(|times| times.body_started(attempt)));
+    }
+
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut CallTimes)) {
+        if let Some(call) = &mut self.0 {
+            note(&mut call.times);
+        }
+    }
+}
+
+/// The parts of a call while it is in its span; empty where no observer wants to know of it.
+pub(crate) struct Times<'a>(Option<&'a mut CallTimes>);
+
+impl Times<'_> {
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut CallTimes)) {
+        if let Some(times) = &mut self.0 {
+            note(times);
+        }
     }
 }
 
@@ -167,7 +207,7 @@ impl CallTimes {
     }
 }
 
-impl Drop for CallWatch {
+impl Drop for WatchedCall {
     fn drop(&mut self) {
         let times = &mut self.times;
         match times.part {

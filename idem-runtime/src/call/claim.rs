@@ -1,12 +1,13 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
-use crate::call::call_watch::{CallWatch, result_of};
+use crate::call::call_watch::{CallTimes, CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
 use crate::call::core::Core;
-use crate::call::lease::{ClaimGrant, Lease};
+use crate::call::lease::{ClaimGrant, Lease, Unsent};
 use crate::call::reconcile::pending::PendingReconcile;
 use crate::call::run_limit::RunPermit;
 use crate::call::settlement::{HeldClaim, REPLY, Settled};
@@ -20,7 +21,7 @@ use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
-use crate::record::transition::{Remains, RenewReply};
+use crate::record::transition::Remains;
 use crate::record::{AttemptEnd, Fence, State};
 
 /// The right to run a body, and the duty to settle it.
@@ -35,7 +36,7 @@ pub struct Claim {
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
-    watch: Option<Box<CallWatch>>,
+    watch: CallWatch,
 }
 
 /// The result of beginning a call.
@@ -96,7 +97,7 @@ impl Claim {
         Self {
             held: Some(held),
             run_permit: None,
-            watch: None,
+            watch: CallWatch::default(),
         }
     }
 
@@ -107,12 +108,10 @@ impl Claim {
     }
 
     /// Adds the watch over the call, whose body the caller runs from here on.
-    pub(crate) fn with_watch(mut self, watch: Option<Box<CallWatch>>) -> Self {
+    pub(crate) fn with_watch(mut self, watch: CallWatch) -> Self {
         self.watch = watch;
         let attempt = self.attempt();
-        if let Some(watch) = &mut self.watch {
-            watch.body_started(attempt);
-        }
+        self.watch.body_started(attempt);
         self
     }
 
@@ -193,28 +192,22 @@ impl Claim {
     ///
     /// May be dropped; the lease may or may not have been renewed.
     pub async fn renew(&self) -> Result<(), Error> {
-        let held = self.held();
-        let operation = self.operation().clone();
-        let patience = held.core.limits.complete_deadline.max(REPLY);
-        let reply = held.core.background.renew_now(&held.lease, patience);
-        match reply.await {
-            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
-            Ok(Ok(RenewReply::Lost)) => Err(Error::new(
-                ErrorKind::Running {
-                    retry_after: held.lease.lasts(),
-                },
-                operation,
-            )
-            .detail("the claim is another attempt's by now")),
-            Ok(Ok(RenewReply::Unreadable(error))) => {
-                Err(Error::new(ErrorKind::UnknownRecord, operation).because(error))
+        let HeldClaim { core, lease } = self.held();
+        let patience = core.limits.complete_deadline.max(REPLY);
+        let renewed = core.background.renew_now(lease, patience).await;
+        let error = |kind| Error::new(kind, self.operation().clone());
+        renewed.map_err(|why| match why {
+            Unsent::Lost => {
+                let retry_after = lease.lasts();
+                error(ErrorKind::Running { retry_after })
+                    .detail("the claim is another attempt's by now")
             }
-            Ok(Err(error)) => {
-                Err(Error::new(ErrorKind::StoreUnavailable, operation).because(error))
-            }
-            Err(_) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
-                .detail("no reply to a renewal within its deadline")),
-        }
+            Unsent::Unsupported => error(ErrorKind::Unsupported),
+            Unsent::Unreadable(why) => error(ErrorKind::UnknownRecord).because(why),
+            Unsent::Unconfirmed(Some(why)) => error(ErrorKind::StoreUnavailable).because(why),
+            Unsent::Unconfirmed(None) => error(ErrorKind::StoreUnavailable)
+                .detail("no reply to a renewal within its deadline"),
+        })
     }
 
     /// Stores a value as the answer.
@@ -234,14 +227,16 @@ impl Claim {
         let core = Arc::clone(&self.held().core);
         let key = self.lease().key.clone();
         let operation = key.operation();
+        // Held until the answer is stored.
+        let _run_permit = self.take_run_permit();
         let encoded = Encoded::value(&mut value, &core.format);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.into_held().settle(encoded).await });
         let settled = settled.await;
-        if let Some(watch) = &mut watch {
-            watch.times.settled();
-            watch.times.set(match &settled {
+        watch.note(|times| {
+            times.settled();
+            times.set(match &settled {
                 Settled::Own => outcome,
                 Settled::Adopted { record, .. } => match record.header.state {
                     State::Done { outcome, .. } => CallOutcome::Adopted(outcome.into()),
@@ -250,7 +245,7 @@ impl Claim {
                 Settled::Overtaken(_) => CallOutcome::Refused("running"),
                 Settled::Refused(error) => CallOutcome::refused(error),
             });
-        }
+        });
         match settled {
             Settled::Own => Ok(Completion::Own(value)),
             Settled::Adopted { record, left } => {
@@ -278,21 +273,14 @@ impl Claim {
             let ending = held.release_ending(Remains::Nothing, AttemptEnd::Released);
             span.instrument(held.send_ending(ending)).await;
         }
-        if let Some(watch) = &mut watch {
-            watch.times.settled();
-        }
+        watch.note(CallTimes::settled);
     }
 
     /// Takes the watch of a caller whose body has ended, and its span.
-    fn body_ended(&mut self, outcome: CallOutcome) -> (Option<Box<CallWatch>>, CallSpan) {
-        let mut watch = self.watch.take();
-        let span = match &mut watch {
-            Some(watch) => {
-                watch.times.body_ended(outcome);
-                watch.span.clone()
-            }
-            None => CallSpan::none(),
-        };
+    fn body_ended(&mut self, outcome: CallOutcome) -> (CallWatch, CallSpan) {
+        let mut watch = mem::take(&mut self.watch);
+        watch.note(|times| times.body_ended(outcome));
+        let span = watch.span();
         (watch, span)
     }
 }
@@ -300,14 +288,10 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            let dropped = || {
+            self.watch.in_scope(|_| {
                 held.emit(EventKind::Dropped);
                 held.abandon();
-            };
-            match &self.watch {
-                Some(watch) => watch.span.in_scope(dropped),
-                None => dropped(),
-            }
+            });
         }
     }
 }

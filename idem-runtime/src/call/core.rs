@@ -345,30 +345,42 @@ impl Core {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let clock = &*self.clock;
         let patience = self.limits.claim_deadline + self.store.reset_pause();
-        let until = clock.now() + patience;
+        let until = self.clock.now() + patience;
         let mut backoff = Backoff::new(&Owner::random());
-        // The cause of an attempt that failed is worth more than the silence of the last one.
-        let mut cause = None;
+        let reply = self.retry_until(until, &mut backoff, send).await;
+        reply.map_err(|cause| match cause {
+            Some(cause) => unavailable(operation, cause),
+            None => Error::new(ErrorKind::StoreUnavailable, operation.clone())
+                .detail(format!("no reply within {patience:?}")),
+        })
+    }
+
+    /// Sends a repeatable request until it has a reply, or fails permanently, or the moment is over. The error is the
+    /// last failure, if there was one: its cause is worth more than the silence of a later attempt.
+    pub(crate) async fn retry_until<T, F>(
+        &self,
+        moment: Duration,
+        backoff: &mut Backoff,
+        send: impl Fn() -> F,
+    ) -> Result<T, Option<StoreError>>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let clock = &*self.clock;
+        let mut failure = None;
         loop {
-            match deadline(clock, until, pin!(send())).await {
+            match deadline(clock, moment, pin!(send())).await {
                 Ok(Ok(reply)) => return Ok(reply),
-                Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
-                    return Err(unavailable(operation, error));
-                }
                 Ok(Err(error)) => {
-                    cause = Some(error);
-                    let moment = clock.now() + backoff.retry();
-                    clock.sleep_until(moment.min(until)).await;
-                }
-                Err(_) => {
-                    if let Some(cause) = cause {
-                        return Err(unavailable(operation, cause));
+                    let now = clock.now();
+                    if now >= moment || !error.is_transient() {
+                        return Err(Some(error));
                     }
-                    let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
-                    return Err(error.detail(format!("no reply within {patience:?}")));
+                    failure = Some(error);
+                    clock.sleep_until((now + backoff.retry()).min(moment)).await;
                 }
+                Err(_) => return Err(failure),
             }
         }
     }

@@ -18,8 +18,8 @@ use crate::identity::operation::RecordKey;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{AppendReply, ClaimRequest, RenewReply};
-use crate::record::{Header, Journal};
-use crate::store::{Store, StoreFuture};
+use crate::record::{Header, Journal, Unreadable};
+use crate::store::{Store, StoreError, StoreFuture};
 
 /// A granted claim, as the store replied.
 pub(crate) struct ClaimGrant {
@@ -268,6 +268,18 @@ debug_fields!(Lease {
     key,
     claim: |it| it.claim()
 });
+
+/// Why the store has not confirmed a claim or its steps.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// Another attempt may run.
+    Lost,
+    /// The store keeps no journals.
+    Unsupported,
+    Unreadable(Unreadable),
+    /// There was no reply in time. The last failure, if there was one.
+    Unconfirmed(Option<StoreError>),
+}
 
 pub(crate) struct Renewal {
     claim: Header,

@@ -70,6 +70,3 @@ pub use self::step_in_tx::step_in_tx;
 pub use self::within::{InTx, TxEnd, TxRun, TxScope, begin_in_tx};
 #[cfg(not(feature = "_sql"))]
 pub use self::without_sql::{BorrowedTx, InTx, TxEnd, TxRun, TxScope, begin_in_tx, borrow_tx};
-
-#[cfg(test)]
-mod tests;

@@ -95,16 +95,6 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(4);
 
     #[test]
-    fn retry_time_is_short_from_a_failure_to_a_reply() {
-        let (outage, now) = (Outage::default(), Duration::from_secs(100));
-        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE);
-        outage.record_failure(now, DEADLINE);
-        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE / 8);
-        outage.end();
-        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE);
-    }
-
-    #[test]
     fn an_outage_without_calls_is_forgotten() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
         outage.record_failure(now, DEADLINE);

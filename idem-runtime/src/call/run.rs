@@ -17,7 +17,7 @@ use crate::call::acquire::{Acquiring, Acquisition, Start, acquire};
 use crate::call::admission::{CallAdmission, Unleased};
 use crate::call::answer::replay;
 use crate::call::call_watch::{
-    CallTimes, CallWatch, answered, call_span, refused_at_once, result_of, unprotected,
+    CallTimes, CallWatch, Times, answered, call_span, result_of, unprotected,
 };
 use crate::call::claim::Claim;
 use crate::call::context::Context;
@@ -27,7 +27,6 @@ use crate::call::reconcile::pending::{PendingReconcile, Stop};
 use crate::call::run_limit::RunPermit;
 use crate::call::settlement::{Settled, Settling, adopt};
 use crate::env::call_end::CallOutcome;
-use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::Panic;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
@@ -102,7 +101,7 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
 
 impl<O, P, F> Drop for Run<'_, O, P, F> {
     fn drop(&mut self) {
-        self.drive.drop_body(&mut self.body);
+        self.drive.watch.in_scope(|_| self.body.drop_body());
     }
 }
 
@@ -198,8 +197,8 @@ struct Drive {
     stage: CallStage,
     /// The call's permit of the run limit, until the call has ended.
     run_permit: Option<Box<RunPermit>>,
-    /// The watch over the call, where an observer wants it; reports the end of the call.
-    watch: Option<Box<CallWatch>>,
+    /// Reports the end of the call.
+    watch: CallWatch,
 }
 
 enum CallStage {
@@ -262,7 +261,7 @@ impl Drive {
             engine: None,
             stage: CallStage::Answered,
             run_permit: None,
-            watch: None,
+            watch: CallWatch::default(),
         };
         let (engine, request) = match describe(call.answered_by(output)) {
             Ok(described) => described,
@@ -272,24 +271,16 @@ impl Drive {
             }
         };
         let core = &engine.core;
-        let watched = core.wants.any().then(|| request.name.key.clone());
-        let span = (watched.as_ref()).map_or(CallSpan::none(), |key| call_span(core, key));
-        match span.in_scope(|| request.enter(core)) {
-            Err(error) => {
-                if let Some(key) = watched {
-                    refused_at_once(core, &span, Some(key.digest()), &error);
-                }
-                output.refuse(error);
-            }
+        let span = call_span(core, &request.name.key);
+        match request.enter_watched(core, &span) {
+            Err(error) => output.refuse(error),
             Ok(CallAdmission::Replay(stored)) => {
                 let outcome =
                     span.in_scope(|| replay(core, output, &stored, CallOutcome::Replayed));
-                if watched.is_some() {
-                    answered(core, &span, &stored, outcome);
-                }
+                answered(core, &span, &stored, outcome);
             }
             Ok(CallAdmission::Admitted(call)) => {
-                drive.watch = watched.and_then(|key| CallWatch::begin(core, span, &key));
+                drive.watch = CallWatch::begin(core, span, &request.name.key);
                 drive.stage = CallStage::Acquiring(acquire(request, call));
                 drive.engine = Some(engine);
             }
@@ -307,28 +298,17 @@ impl Drive {
 
     /// Polls until the body is to run, or the output is set.
     fn poll_start(&mut self, cx: &mut task::Context<'_>, output: &mut dyn AnyOutput) -> Poll<()> {
-        self.watched(|drive, mut times| drive.start(cx, output, &mut times))
+        self.watched(|drive, times| drive.start(cx, output, times))
     }
 
     /// Polls in the span of the call. Once the call has ended, the watch reports it.
-    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, Times<'_>) -> T) -> T {
-        let Some(mut watch) = self.watch.take() else {
-            return poll(self, Times(None));
-        };
-        let CallWatch { span, times } = &mut *watch;
-        let polled = span.in_scope(|| poll(self, Times(Some(times))));
+    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, &mut Times<'_>) -> T) -> T {
+        let mut watch = mem::take(&mut self.watch);
+        let polled = watch.in_scope(|times| poll(self, times));
         if !matches!(self.stage, CallStage::Answered | CallStage::Ended) {
-            self.watch = Some(watch);
+            self.watch = watch;
         }
         polled
-    }
-
-    /// Drops the body in the span of the call.
-    fn drop_body(&self, body: &mut dyn OwnedBody) {
-        match &self.watch {
-            Some(watch) => watch.span.in_scope(|| body.drop_body()),
-            None => body.drop_body(),
-        }
     }
 
     fn start(
@@ -380,15 +360,15 @@ impl Drive {
         &mut self,
         cx: &mut task::Context<'_>,
         body: &mut dyn PolledBody,
-        mut times: Times<'_>,
+        times: &mut Times<'_>,
     ) -> Poll<()> {
-        ready!(self.start(cx, body.output(), &mut times));
+        ready!(self.start(cx, body.output(), times));
         if let CallStage::Running(running) = &mut self.stage {
             let end = ready!(running.poll(cx, body));
             // A panic of a destructor does not change how the body has ended: that is settled first.
             let dropped = catch_unwind(AssertUnwindSafe(|| body.drop_body()));
             if let CallStage::Running(running) = mem::replace(&mut self.stage, CallStage::Ended) {
-                self.stage = self.after_body(running, end, body.output(), &mut times);
+                self.stage = self.after_body(running, end, body.output(), times);
             }
             if let Err(panic) = dropped {
                 times.note(|times| times.set(CallOutcome::Panicked));
@@ -479,17 +459,6 @@ impl Drive {
             context,
             settling,
             own,
-        }
-    }
-}
-
-/// The times of a call, where an observer wants to know of it.
-struct Times<'a>(Option<&'a mut CallTimes>);
-
-impl Times<'_> {
-    fn note(&mut self, note: impl FnOnce(&mut CallTimes)) {
-        if let Some(times) = &mut self.0 {
-            note(times);
         }
     }
 }

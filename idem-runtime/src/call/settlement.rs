@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::answer::replay;
-use crate::call::background_thread::Unstored;
+use crate::call::background_thread::{Unstored, contained};
 use crate::call::context::Context;
 use crate::call::core::Core;
 use crate::call::lease::Lease;
@@ -447,8 +447,10 @@ impl HeldClaim {
                 ..self.lease.claim()
             };
             let reply = {
-                let reply = pin!(self.core.store.complete_claim(key, &claim, record));
-                deadline(clock, attempt.min(reply_deadline), reply).await
+                // A panic in the background would otherwise end the storing of an answer that the caller has.
+                let store = &self.core.store;
+                let reply = contained(async { store.complete_claim(key, &claim, record).await });
+                deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
@@ -635,9 +637,9 @@ impl HeldClaim {
         end: Option<AttemptEnd>,
         reply_time: Duration,
     ) -> Option<Settled> {
+        let (key, store) = (&self.lease.key, &self.core.store);
         let owner = self.lease.claim().owner;
-        let clock = &*self.core.clock;
-        let moment = clock.now() + reply_time;
+        let moment = self.core.clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
         // What the record has is replaced, even by nothing: a step may have begun without an effect.
         let released = self.lease.steps.released();
@@ -648,28 +650,29 @@ impl HeldClaim {
         if let Some(end) = end {
             journal = self.record_attempt(journal, end);
         }
+        let release = || {
+            contained(async {
+                if journal.is_empty() && !replaces {
+                    store.release(key, &owner, remains).await
+                } else {
+                    store
+                        .release_with_journal(key, &owner, remains, &journal, None)
+                        .await
+                }
+            })
+        };
         loop {
-            let (key, store) = (&self.lease.key, &self.core.store);
-            let reply = if journal.is_empty() && !replaces {
-                store.release(key, &owner, remains)
-            } else {
-                store.release_with_journal(key, &owner, remains, &journal, None)
-            };
-            let reply = {
-                let reply = pin!(reply);
-                deadline(clock, moment, reply).await
-            };
-            match reply {
+            match self.core.retry_until(moment, &mut backoff, release).await {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
                 // to find the steps.
-                Ok(Ok(ReleaseReply::Absent))
+                Ok(ReleaseReply::Absent)
                     if mem::take(&mut writes_again) && !self.lease.remaining().is_zero() =>
                 {
                     self.lease.steps.unconfirm();
                     // Boxed: it is larger than the rest, and seldom needed.
                     Box::pin(self.send_steps(moment)).await;
                 }
-                Ok(Ok(reply)) => {
+                Ok(reply) => {
                     if reply == ReleaseReply::Released {
                         self.emit(EventKind::Released {
                             counted: remains.counts(),
@@ -677,18 +680,11 @@ impl HeldClaim {
                     }
                     return Some(Settled::Own);
                 }
-                Ok(Err(error)) if !error.is_transient() => {
+                Err(Some(error)) if !error.is_transient() => {
                     let message =
                         format!("the key is not released, and its lease has to lapse: {error}");
                     self.emit(EventKind::Warning { message: &message });
                     return Some(Settled::Own);
-                }
-                Ok(Err(_)) => {
-                    let now = clock.now();
-                    if now >= moment {
-                        return None;
-                    }
-                    clock.sleep_until((now + backoff.retry()).min(moment)).await;
                 }
                 Err(_) => return None,
             }

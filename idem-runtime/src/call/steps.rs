@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::core::Core;
-use crate::call::lease::Lease;
+use crate::call::lease::{Lease, Unsent};
 use crate::call::refusal::unknown;
 use crate::call::step_log::{MAX_STEPS, StepStop, Unstartable};
 use crate::env::backoff::Backoff;
@@ -22,9 +22,9 @@ use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::OnUnconfirmed;
 use crate::record::journal::{EntryKind, JournalEntry, StepDigest};
-use crate::record::transition::{AppendReply, RenewReply};
+use crate::record::transition::AppendReply;
 use crate::record::unknown_cause::Cause;
-use crate::record::{HEADER, Header, OutcomeKind, Record, State, Unreadable};
+use crate::record::{HEADER, Header, OutcomeKind, Record, State};
 use crate::store::StoreError;
 
 #[derive(Clone, Debug)]
@@ -73,18 +73,6 @@ pub(crate) struct Steps {
 /// How long an append waits for another one of its call. The other may belong to a step that is not polled: then both
 /// are sent, and the longer journal counts.
 const TURN: Duration = Duration::from_millis(50);
-
-/// Why the store lacks a step.
-#[derive(Debug)]
-pub(crate) enum Unsent {
-    /// Another attempt may run.
-    Lost,
-    /// The store keeps no journals.
-    Unsupported,
-    Unreadable(Unreadable),
-    /// There was no reply in time. The last failure, if there was one.
-    Unconfirmed(Option<StoreError>),
-}
 
 impl StepIdentity {
     fn short(&self) -> StepDigest {
@@ -405,19 +393,8 @@ impl Steps {
     /// Renews the lease, and fails if the claim is lost.
     pub(super) async fn renew(&self, step: &StepIdentity, what: &str) -> Result<(), Error> {
         let (core, lease) = (&self.core, &self.lease);
-        let reply = (core.background).renew_now(lease, core.limits.complete_deadline);
-        match reply.await {
-            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
-            Ok(Ok(RenewReply::Lost)) => {
-                lease.lose();
-                Err(self.lost(step, what))
-            }
-            Ok(Ok(RenewReply::Unreadable(error))) => {
-                Err(self.error(ErrorKind::UnknownRecord, step, &error.to_string()))
-            }
-            Ok(Err(error)) => Err(self.unanswered(step, &format!("{what}: {error}"))),
-            Err(_) => Err(self.unanswered(step, &format!("{what}: no reply in time"))),
-        }
+        let renewed = (core.background).renew_now(lease, core.limits.complete_deadline);
+        renewed.await.map_err(|why| self.unsent(step, what, why))
     }
 
     pub(super) fn unanswered(&self, step: &StepIdentity, why: &str) -> Error {
@@ -432,58 +409,59 @@ impl Steps {
         what: &str,
     ) -> Result<(), Error> {
         let moment = self.core.clock.now() + self.core.limits.complete_deadline;
-        let why = match self.append_until(moment, end).await {
-            Ok(()) => return Ok(()),
-            Err(Unsent::Lost) => return Err(self.lost(step, what)),
-            Err(Unsent::Unsupported) => return Err(self.unsupported(step)),
-            Err(Unsent::Unreadable(error)) => {
-                return Err(self.error(ErrorKind::UnknownRecord, step, &error.to_string()));
+        let sent = self.append_until(moment, end).await;
+        sent.map_err(|why| self.unsent(step, what, why))
+    }
+
+    /// The error of a step that the store has not confirmed. `what` became of the step.
+    fn unsent(&self, step: &StepIdentity, what: &str, why: Unsent) -> Error {
+        match why {
+            Unsent::Lost => self.lost(step, what),
+            Unsent::Unsupported => self.unsupported(step),
+            Unsent::Unreadable(why) => self.error(ErrorKind::UnknownRecord, step, &why.to_string()),
+            Unsent::Unconfirmed(Some(why)) => self.unanswered(step, &format!("{what}: {why}")),
+            Unsent::Unconfirmed(None) => {
+                self.unanswered(step, &format!("{what}: the store did not answer in time"))
             }
-            Err(Unsent::Unconfirmed(Some(error))) => format!("{what}: {error}"),
-            Err(Unsent::Unconfirmed(None)) => format!("{what}: the store did not answer in time"),
-        };
-        Err(self.error(ErrorKind::StoreUnavailable, step, &why))
+        }
     }
 
     /// Sends the journal until the store has `end` bytes of it, or the moment is over.
     pub(crate) async fn append_until(&self, moment: Duration, end: usize) -> Result<(), Unsent> {
         let (core, lease) = (&self.core, &self.lease);
-        let clock = &*core.clock;
-        let turn = moment.min(clock.now() + TURN);
-        let _turn = deadline(clock, turn, pin!(lease.steps.turn())).await;
+        let turn = moment.min(core.clock.now() + TURN);
+        let _turn = deadline(&*core.clock, turn, pin!(lease.steps.turn())).await;
         let mut backoff = Backoff::new(&lease.claim().owner);
-        let mut failure = None;
         while lease.steps.known() < end {
-            if lease.is_lost() {
-                return Err(Unsent::Lost);
-            }
-            let (sent, claim) = (clock.now(), lease.claim());
-            let (journal, known) = lease.steps.journal();
-            let reply = core.store.append(&lease.key, &claim, &journal, known);
-            match deadline(clock, moment, pin!(reply)).await {
-                Ok(Ok(AppendReply::Appended | AppendReply::Reasserted)) => {
-                    core.outage.record_reply(sent);
-                    lease.renewed(sent);
-                    lease.steps.confirm(journal.as_bytes().len());
-                }
-                Ok(Ok(AppendReply::Lost)) => {
+            let reply = core.retry_until(moment, &mut backoff, || self.append());
+            match reply.await.map_err(Unsent::Unconfirmed)? {
+                AppendReply::Appended | AppendReply::Reasserted => {}
+                AppendReply::Lost => {
                     lease.lose();
                     return Err(Unsent::Lost);
                 }
-                Ok(Ok(AppendReply::Unsupported)) => return Err(Unsent::Unsupported),
-                Ok(Ok(AppendReply::Unreadable(error))) => return Err(Unsent::Unreadable(error)),
-                Ok(Err(error)) => {
-                    let now = clock.now();
-                    if now >= moment || !error.is_transient() {
-                        return Err(Unsent::Unconfirmed(Some(error)));
-                    }
-                    failure = Some(error);
-                    clock.sleep_until((now + backoff.retry()).min(moment)).await;
-                }
-                Err(_) => return Err(Unsent::Unconfirmed(failure)),
+                AppendReply::Unsupported => return Err(Unsent::Unsupported),
+                AppendReply::Unreadable(error) => return Err(Unsent::Unreadable(error)),
             }
         }
         Ok(())
+    }
+
+    /// Sends the journal as it is now, unless the claim is lost.
+    async fn append(&self) -> Result<AppendReply, StoreError> {
+        let (core, lease) = (&self.core, &self.lease);
+        if lease.is_lost() {
+            return Ok(AppendReply::Lost);
+        }
+        let (sent, claim) = (core.clock.now(), lease.claim());
+        let (journal, known) = lease.steps.journal();
+        let reply = core.store.append(&lease.key, &claim, &journal, known).await;
+        if let Ok(AppendReply::Appended | AppendReply::Reasserted) = reply {
+            core.outage.record_reply(sent);
+            lease.renewed(sent);
+            lease.steps.confirm(journal.as_bytes().len());
+        }
+        reply
     }
 }
 

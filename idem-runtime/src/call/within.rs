@@ -60,8 +60,8 @@ pub struct TxRun<'t, O, P, T: SqlTransaction + ?Sized> {
     claim: Option<Header>,
     /// Registers the claim for repeats in this engine, where the database does not show it.
     claimed: Option<ClaimedKey>,
-    /// The watch over the call, where an observer wants it; reports the end of the call.
-    watch: Option<Box<CallWatch>>,
+    /// Reports the end of the call.
+    watch: CallWatch,
 }
 
 /// This call's part of the transaction.
@@ -233,24 +233,18 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
     let mut watch = CallWatch::begin(core, span.clone(), &key);
     let admitting = Box::pin(admit(&engine, request, tx));
     let admitted = span.clone().instrument(admitting).await;
-    if let Some(watch) = &mut watch {
-        watch.times.acquired(Duration::ZERO);
-    }
+    watch.note(|times| times.acquired(Duration::ZERO));
     match admitted {
         Ok(TxAdmission::Answer(stored)) => {
             let outcome = span
                 .in_scope(|| replay(&engine.core, output.any(), &stored, CallOutcome::Replayed));
-            if let Some(watch) = &mut watch {
-                watch.times.set_answered(&stored, outcome);
-            }
+            watch.note(|times| times.set_answered(&stored, outcome));
             (InTx::Answered(output.take()), Some(key))
         }
         Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context(claim);
-            if let Some(watch) = &mut watch {
-                watch.body_started(claim.map_or(0, |claim| claim.attempts));
-            }
+            watch.body_started(claim.map_or(0, |claim| claim.attempts));
             let run = TxRun {
                 engine,
                 output,
@@ -266,9 +260,7 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
         }
         Err(error) => {
             span.in_scope(|| engine.core.emit(&key, EventKind::Refused { error: &error }));
-            if let Some(watch) = &mut watch {
-                watch.times.set(CallOutcome::refused(&error));
-            }
+            watch.note(|times| times.set(CallOutcome::refused(&error)));
             output.any().refuse(error);
             (InTx::Answered(output.take()), None)
         }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
-use crate::call::call_watch::{result_of, unprotected};
+use crate::call::call_watch::{CallTimes, result_of, unprotected};
 use crate::call::context::Context;
 use crate::call::engine::Engine;
 use crate::call::settlement::REPLY;
 use crate::env::call_end::CallOutcome;
-use crate::env::call_span::CallSpan;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
@@ -27,26 +26,17 @@ use crate::store::sql::{SqlTransaction, TxError};
 impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     /// The scope of the body, and the transaction that it writes through.
     pub fn split(&mut self) -> (TxScope, &mut T) {
-        let scope = TxScope(self.context.clone(), self.span());
+        let scope = TxScope(self.context.clone(), self.watch.span());
         (scope, self.part.tx)
     }
 
-    fn span(&self) -> CallSpan {
-        let watch = self.watch.as_ref();
-        watch.map_or(CallSpan::none(), |watch| watch.span.clone())
-    }
-
     fn body_ended(&mut self, outcome: CallOutcome) {
-        if let Some(watch) = &mut self.watch {
-            watch.times.body_ended(outcome);
-        }
+        self.watch.note(|times| times.body_ended(outcome));
     }
 
     /// The end of the call: the store has replied to the result of the body.
     fn settled(&mut self) {
-        if let Some(watch) = &mut self.watch {
-            watch.times.settled();
-        }
+        self.watch.note(CallTimes::settled);
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -58,14 +48,14 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         match end {
             TxEnd(Ok(output)) => {
                 self.output.value = Some(output);
-                let span = self.span();
+                let span = self.watch.span();
                 span.instrument(Box::pin(self.store_or_undo())).await;
                 self.settled();
                 self.output.take()
             }
             TxEnd(Err(panic)) => {
                 self.body_ended(CallOutcome::Panicked);
-                let span = self.span();
+                let span = self.watch.span();
                 span.in_scope(|| self.emit(EventKind::Panicked));
                 // If the undo fails, the owner of the transaction rolls it back.
                 let _ = span.instrument(Box::pin(self.undo())).await;
@@ -79,7 +69,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     /// Undoes what the body has written. The call ends with this error, and nothing of it is stored.
     pub(crate) async fn give_up(mut self, error: Error) -> O {
         self.body_ended(CallOutcome::refused(&error));
-        let span = self.span();
+        let span = self.watch.span();
         let undone = span.clone().instrument(Box::pin(self.undo())).await;
         self.settled();
         span.in_scope(|| self.refuse(undone.err().unwrap_or(error)));
@@ -130,10 +120,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         };
         let format = &self.engine.core.format;
         let encoded = output.write(format);
-        if let Some(watch) = &mut self.watch {
-            let outcome = CallOutcome::Executed(result_of(&encoded));
-            watch.times.body_ended(outcome);
-        }
+        self.watch
+            .note(|times| times.body_ended(CallOutcome::Executed(result_of(&encoded))));
         match format.seal(self.running.name.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
                 Ok(()) => self.emit(EventKind::Released { counted: false }),
@@ -169,9 +157,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     fn refuse(&mut self, error: Error) {
         self.emit(EventKind::Refused { error: &error });
-        if let Some(watch) = &mut self.watch {
-            watch.times.set(CallOutcome::refused(&error));
-        }
+        self.watch
+            .note(|times| times.set(CallOutcome::refused(&error)));
         self.output.any().refuse(error);
     }
 

@@ -188,18 +188,6 @@ fn dropped_calls_leave_no_flight_behind() {
 }
 
 #[tokio::test]
-async fn a_notified_follower_does_not_claim_again() {
-    let flights = Flights::new();
-    let (leader, mut follower) = (flights.lead(), flights.follow());
-    leader.notify(|| Some(refused()));
-    leader.resign();
-    leader.notify(|| unreachable!("they were notified"));
-    drop(leader);
-    let outcome = follower.outcome().await;
-    assert!(matches!(outcome, Some(SharedOutcome::Refused { .. })));
-}
-
-#[tokio::test]
 async fn a_leader_that_resigned_notifies_no_follower() {
     let flights = Flights::new();
     let (leader, mut follower) = (flights.lead(), flights.follow());
