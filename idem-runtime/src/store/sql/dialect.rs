@@ -76,9 +76,6 @@ pub struct Dialect {
     ///
     /// They wait for a row for a moment only: calls that the row is not about wait as well.
     pub(crate) batches: Option<(&'static str, &'static str)>,
-    /// The same in a transaction with other statements, where the store itself writes for many at once.
-    #[cfg(feature = "sqlite")]
-    pub(crate) grouped: Option<(&'static str, &'static str)>,
     /// Inserts a record if there is none; an existing one stays unchanged.
     pub(crate) insert: &'static str,
     /// A condition that always holds, and bounds a wait for a row to `{patience}` milliseconds.

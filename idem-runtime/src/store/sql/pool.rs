@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "sqlite")]
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::argument::{Arguments, SqlArgument};
@@ -25,7 +23,7 @@ use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stal
 use super::queued_call::QueuedCall;
 use super::session::{SqlSession, execute};
 #[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::{GroupCommit, WritePath};
+use super::sqlite::group_commit::GroupCommit;
 use super::statement::{Statement, StatementOutcome, StatementReply};
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
@@ -92,7 +90,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Sends its writes through the group commit.
+    /// Sends its writes through this group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) fn grouped(mut self, group_commit: Option<Arc<GroupCommit>>) -> Self {
         self.group_commit = group_commit;
@@ -125,36 +123,56 @@ impl ConnectionPool {
         statement: &Statement,
         arguments: &[SqlArgument<'_>],
     ) -> StatementOutcome {
+        let queued = || QueuedCall::new(statement, arguments);
         #[cfg(feature = "sqlite")]
-        let _lone = match &self.group_commit {
+        let (_lone, queued) = match &self.group_commit {
             Some(group_commit) if !statement.only_reads() => {
-                match group_commit.enter(what, priority, statement, arguments) {
-                    WritePath::Alone(lone) => Some(lone),
-                    WritePath::Unqueued => None,
-                    WritePath::Queued(receiver) => {
-                        return self.receive((what, priority), receiver).await;
+                let begun = Instant::now();
+                let turn = group_commit.take(priority, self.response_timeout, queued);
+                match turn.await {
+                    Ok(Turn::Permit(lone, _)) => (Some(lone), None),
+                    Ok(Turn::Outcome(outcome)) => {
+                        self.learn_time(outcome.as_ref().ok(), begun);
+                        return outcome;
                     }
-                    WritePath::Refused(crowded) => {
-                        let refused = NoPermit::Refused(crowded);
-                        return Err((None, self.no_permit(what, &refused)));
+                    Ok(Turn::Alone) => {
+                        return self
+                            .send_alone((what, priority), statement, arguments)
+                            .await;
                     }
+                    Err(none) => return Err((None, self.no_permit(what, &none))),
                 }
             }
-            _ => None,
+            _ => (None, Some(queued)),
         };
-        let queued = || QueuedCall::new(statement, arguments);
+        #[cfg(not(feature = "sqlite"))]
+        let queued = Some(queued);
+        let queued = || queued.and_then(|queued| queued());
         let sent = self.send_once((what, priority), statement, arguments, queued);
-        if let ControlFlow::Break(outcome) = sent.await {
-            return outcome;
+        match sent.await {
+            ControlFlow::Break(outcome) => outcome,
+            ControlFlow::Continue(()) => {
+                self.send_alone((what, priority), statement, arguments)
+                    .await
+            }
         }
-        // Its batch may have changed the record: it is to be known soon whether it did.
-        let again = if statement.only_reads() {
-            priority
-        } else {
-            Priority::Ending
+    }
+
+    /// Sends a statement that is no part of a batch, or whose batch has failed.
+    async fn send_alone(
+        self: &Arc<Self>,
+        (what, priority): (&'static str, Priority<'_>),
+        statement: &Statement,
+        arguments: &[SqlArgument<'_>],
+    ) -> StatementOutcome {
+        let priority = match priority {
+            Priority::Claim(admission) if !admission.was_sent() => priority,
+            _ if statement.only_reads() => priority,
+            // Its batch may have changed the record: it is to be known soon whether it did.
+            _ => Priority::Ending,
         };
         // Boxed, because it is rare, and its state would be part of every future.
-        let sent = Box::pin(self.send_once((what, again), statement, arguments, || None));
+        let sent = Box::pin(self.send_once((what, priority), statement, arguments, || None));
         match sent.await {
             ControlFlow::Break(outcome) => outcome,
             // Only a queued call is taken along.
@@ -247,34 +265,6 @@ impl ConnectionPool {
                 );
                 StoreError::overloaded(message, *retry_after)
             }
-        }
-    }
-
-    /// Waits for the outcome of a statement in a batch.
-    #[cfg(feature = "sqlite")]
-    async fn receive(
-        &self,
-        (what, priority): (&str, Priority<'_>),
-        receiver: oneshot::Receiver<StatementOutcome>,
-    ) -> StatementOutcome {
-        if let Priority::Claim(admission) = priority {
-            // The writer thread may take it out of the queue at any moment.
-            admission.sent();
-        }
-        let sent = Instant::now();
-        match timeout(self.response_timeout, receiver).await {
-            Ok(Ok(outcome)) => {
-                self.learn_time(outcome.as_ref().ok(), sent);
-                outcome
-            }
-            Ok(Err(_)) => {
-                let message = format!(
-                    "{what}: the thread that writes to {} has ended; it may be sent again",
-                    self.dialect.name
-                );
-                Err((None, StoreError::new(StoreErrorKind::Unavailable, message)))
-            }
-            Err(_) => Err((None, self.silence(what))),
         }
     }
 

@@ -10,8 +10,6 @@ use super::error_kind::SqlErrorKind;
 use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey};
 use super::row::Row;
 use super::session::{SqlReply, SqlRow, SqlSession, SqlStatement};
-#[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::multi_row::MultiRowStatement;
 use super::template::{with_calls, with_literals};
 use crate::store::StoreError;
 
@@ -27,9 +25,6 @@ pub(crate) struct Statement {
     pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
     pub(super) is_known: AtomicBool,
-    /// The statement that does the same for several calls in a group commit.
-    #[cfg(feature = "sqlite")]
-    pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
     /// The statement that does the same for several calls that wait for a connection.
     pub(crate) batch: Option<Arc<BatchStatement>>,
 }
@@ -41,8 +36,6 @@ impl Statement {
             order: order.into(),
             kind,
             is_known: AtomicBool::new(false),
-            #[cfg(feature = "sqlite")]
-            multi_row: None,
             batch: None,
         }
     }
@@ -201,7 +194,11 @@ pub(crate) struct StatementReply {
 
 impl StatementReply {
     /// Adds a part of the reply to a statement of this kind.
-    fn receive(&mut self, kind: StatementKind, part: SqlReply<'_>) -> Result<(), SqlError> {
+    pub(super) fn receive(
+        &mut self,
+        kind: StatementKind,
+        part: SqlReply<'_>,
+    ) -> Result<(), SqlError> {
         let row = match part {
             SqlReply::Row(row) => row,
             SqlReply::Done {
@@ -237,6 +234,28 @@ impl StatementReply {
         }
         self.affected += 1;
         Ok(())
+    }
+
+    /// Sorts what it has of several calls by their primary keys, for [`part`](Self::part).
+    pub(super) fn sort(&mut self) {
+        self.grants.sort_unstable_by_key(|(key, _)| *key);
+        self.rows.sort_unstable_by_key(|(key, _)| *key);
+    }
+
+    /// The part of the call with this primary key, which is one of so many.
+    pub(super) fn part(&self, key: &[u8], calls: usize) -> Self {
+        let granted = self.grants.binary_search_by(|(of, _)| of[..].cmp(key));
+        let granted = granted.ok().map(|found| self.grants[found].1);
+        let row = self.rows.binary_search_by(|(of, _)| of[..].cmp(key));
+        let row = row.ok().map(|found| self.rows[found].1.clone());
+        // If not all of them had their effect, it is not known which had: each caller reads its record, which shows it.
+        let all = self.affected == calls as u64;
+        Self {
+            affected: u64::from(all || granted.is_some()),
+            row,
+            granted,
+            ..Self::default()
+        }
     }
 
     /// The database's time, in microseconds, if the reply has it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::queued_statement::MAX_BATCH;
+use super::transaction::MAX_BATCH;
 
 /// A pause after a commit.
 ///
@@ -13,7 +13,7 @@ use super::queued_statement::MAX_BATCH;
 pub(super) struct GatherPause {
     pub(super) until: Instant,
     /// The number of queued statements that ends it; zero: no pause.
-    pub(super) wanted: usize,
+    wanted: usize,
     /// The queue length at its beginning, if it has begun and is not evaluated yet.
     before: Option<usize>,
     began: Instant,
@@ -63,18 +63,20 @@ impl GatherPause {
         }
     }
 
-    /// Whether it continues with this queue length. At its end it is evaluated: it pays if the new statements enlarge
-    /// the queue by more than the pause enlarges the time.
-    pub(super) fn continues(&mut self, queued: usize, now: Instant) -> bool {
+    /// The number of queued statements that it still waits for; zero: it is over.
+    ///
+    /// At its end it is evaluated: it pays if the new statements enlarge the queue by more than the pause enlarges the
+    /// time.
+    pub(super) fn awaits(&mut self, queued: usize, now: Instant) -> usize {
         if self.wanted == 0 {
-            return false;
+            return 0;
         }
         let before = *self.before.get_or_insert_with(|| {
             self.wanted = (self.wanted + queued).min(MAX_BATCH);
             queued
         });
         if queued < self.wanted && now < self.until {
-            return true;
+            return self.wanted;
         }
         let came = queued.saturating_sub(before) as u128;
         let took = (now - self.began).as_nanos();
@@ -82,7 +84,7 @@ impl GatherPause {
             self.idle = Self::IDLE;
         }
         self.wanted = 0;
-        false
+        0
     }
 }
 
@@ -104,30 +106,28 @@ mod tests {
     fn it_ends_when_all_are_back_or_half_a_commit_is_over() {
         let now = Instant::now();
         let mut pause = after(GatherPause::default(), 10, now);
-        assert!(pause.continues(5, now) && pause.continues(14, now));
-        assert!(!pause.continues(15, now), "all are back");
+        assert_eq!([5, 14].map(|queued| pause.awaits(queued, now)), [15, 15]);
+        assert_eq!(pause.awaits(15, now), 0, "all are back");
         let mut pause = after(pause, 10, now);
         let end = now + COMMIT / 2;
-        assert!(pause.continues(0, now) && pause.continues(9, end - Duration::from_micros(1)));
-        assert!(!pause.continues(9, end), "time is over");
+        assert_eq!(pause.awaits(0, now), 10);
+        assert_eq!(pause.awaits(9, end - Duration::from_micros(1)), 10);
+        assert_eq!(pause.awaits(9, end), 0, "time is over");
     }
 
     #[test]
     fn there_is_none_for_few_and_for_a_while_after_one_that_did_not_pay() {
         let now = Instant::now();
         let mut pause = after(GatherPause::default(), 3, now);
-        assert!(!pause.continues(0, now));
+        assert_eq!(pause.awaits(0, now), 0);
         let mut pause = after(pause, 10, now);
-        assert!(pause.continues(10, now));
-        assert!(
-            !pause.continues(11, now + COMMIT / 2),
-            "ten took two halves"
-        );
+        assert_eq!(pause.awaits(10, now), 20);
+        assert_eq!(pause.awaits(11, now + COMMIT / 2), 0, "ten took two halves");
         for _ in 0..GatherPause::IDLE {
             pause = after(pause, 10, now);
-            assert!(!pause.continues(0, now));
+            assert_eq!(pause.awaits(0, now), 0);
         }
         pause = after(pause, 10, now);
-        assert!(pause.continues(0, now));
+        assert_eq!(pause.awaits(0, now), 10);
     }
 }
