@@ -135,11 +135,7 @@ impl ConnectionPool {
                         self.learn_time(outcome.as_ref().ok(), begun);
                         return outcome;
                     }
-                    Ok(Turn::Alone) => {
-                        return self
-                            .send_alone((what, priority), statement, arguments)
-                            .await;
-                    }
+                    Ok(Turn::Alone) => (None, None),
                     Err(none) => return Err((None, self.no_permit(what, &none))),
                 }
             }
@@ -148,31 +144,19 @@ impl ConnectionPool {
         #[cfg(not(feature = "sqlite"))]
         let queued = Some(queued);
         let queued = || queued.and_then(|queued| queued());
-        let sent = self.send_once((what, priority), statement, arguments, queued);
-        match sent.await {
-            ControlFlow::Break(outcome) => outcome,
-            ControlFlow::Continue(()) => {
-                self.send_alone((what, priority), statement, arguments)
-                    .await
-            }
+        let purpose = (what, priority.of_next());
+        let sent = self.send_once(purpose, statement, arguments, queued);
+        if let ControlFlow::Break(outcome) = sent.await {
+            return outcome;
         }
-    }
-
-    /// Sends a statement that is no part of a batch, or whose batch has failed.
-    async fn send_alone(
-        self: &Arc<Self>,
-        (what, priority): (&'static str, Priority<'_>),
-        statement: &Statement,
-        arguments: &[SqlArgument<'_>],
-    ) -> StatementOutcome {
-        let priority = match priority {
-            Priority::Claim(admission) if !admission.was_sent() => priority,
-            _ if statement.only_reads() => priority,
-            // Its batch may have changed the record: it is to be known soon whether it did.
-            _ => Priority::Ending,
+        // Its batch may have changed the record: it is to be known soon whether it did.
+        let again = if statement.only_reads() {
+            priority
+        } else {
+            Priority::Ending
         };
         // Boxed, because it is rare, and its state would be part of every future.
-        let sent = Box::pin(self.send_once((what, priority), statement, arguments, || None));
+        let sent = Box::pin(self.send_once((what, again), statement, arguments, || None));
         match sent.await {
             ControlFlow::Break(outcome) => outcome,
             // Only a queued call is taken along.

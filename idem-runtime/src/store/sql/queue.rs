@@ -39,6 +39,16 @@ pub(crate) enum Priority<'a> {
     Other,
 }
 
+impl Priority<'_> {
+    /// The priority of the next statement. A claim that has sent one continues as an ending.
+    pub(super) fn of_next(self) -> Self {
+        match self {
+            Self::Claim(admission) if admission.was_sent() => Self::Ending,
+            priority => priority,
+        }
+    }
+}
+
 /// Reason why a statement got no permit.
 #[derive(Debug)]
 pub(super) enum NoPermit {
@@ -198,8 +208,7 @@ impl PermitQueue {
         };
         let (mut waiting, bound, wakes) = {
             let mut state = self.lock();
-            let is_first = self.writer.is_none() || state.waiting() == 0;
-            if is_first && self.has_room(&state, share) {
+            if self.has_room(&state, share) {
                 return Ok(Turn::Permit(self.grant(&mut state, share), None));
             }
             let since = Instant::now();
@@ -276,7 +285,10 @@ impl PermitQueue {
 
     fn has_room(&self, state: &PermitQueueState, share: Share) -> bool {
         let reads = state.used[Share::Reads as usize];
-        self.has_connection(state, share) && (share != Share::Reads || reads < MAX_READING)
+        self.has_connection(state, share)
+            && (share != Share::Reads || reads < MAX_READING)
+            // The thread has been woken for those that wait.
+            && (self.writer.is_none() || state.waiting() == 0)
     }
 
     fn has_connection(&self, state: &PermitQueueState, share: Share) -> bool {
@@ -344,7 +356,7 @@ impl PermitQueue {
         })
     }
 
-    /// Waits until statements wait, and no permit is used, or until the queue is closed.
+    /// Waits until enough statements wait, or the permit returns and a statement waits, or the queue is closed.
     pub(super) async fn woken(&self) {
         if let Some(writer) = &self.writer {
             writer.notified().await;
@@ -369,7 +381,7 @@ impl PermitQueue {
         taken
     }
 
-    /// Sets from which number of waiting statements on they wake the thread.
+    /// Sets the number of waiting statements that wakes the thread, by their number now. Whether it is above zero.
     pub(super) fn wake_from(&self, wanted: impl FnOnce(usize) -> usize) -> bool {
         let mut state = self.lock();
         state.wanted = wanted(state.waiting());

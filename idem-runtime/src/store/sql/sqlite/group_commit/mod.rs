@@ -25,8 +25,7 @@ use crate::store::sql::session::SqlClient;
 
 /// How long a batch waits for a lone write to finish.
 ///
-/// SQLite would wait for the file's lock anyway, but in steps of
-/// a millisecond and more.
+/// SQLite would wait for the file's lock anyway, but in steps of a millisecond and more.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The group commit of one store.
@@ -102,7 +101,6 @@ async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
     loop {
         queue.woken().await;
         let until = Instant::now() + PATIENCE;
-        is_stuck &= queue.used() > 0;
         while queue.used() > 0 && !is_stuck {
             // Its caller may be blocked, and then never ends its write.
             is_stuck = timeout_at(until, queue.woken()).await.is_err();
@@ -120,6 +118,7 @@ async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
                 let _ = timeout_at(pause.until, queue.woken()).await;
             }
         }
+        is_stuck &= queue.used() > 1;
         drop(permit);
         if queue.is_closed() {
             return;
