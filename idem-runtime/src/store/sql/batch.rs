@@ -39,11 +39,22 @@ impl ConnectionPool {
 
 /// Gives each call of a batch its part of the reply.
 fn deliver(mut reply: StatementReply, batch: Vec<BatchMember>) {
-    reply.sort();
-    let calls = batch.len();
+    reply.grants.sort_unstable_by_key(|(key, _)| *key);
+    reply.rows.sort_unstable_by_key(|(key, _)| *key);
+    // If not all of them had their effect, it is not known which had: each caller reads its record, which shows it.
+    let all = reply.affected == batch.len() as u64;
     for member in batch {
-        let part = reply.part(member.call.primary_key(), calls);
+        let key = member.call.primary_key();
+        let granted = reply.grants.binary_search_by(|(of, _)| of[..].cmp(key));
+        let granted = granted.ok().map(|found| reply.grants[found].1);
+        let row = reply.rows.binary_search_by(|(of, _)| of[..].cmp(key));
+        let row = row.ok().map(|found| reply.rows[found].1.clone());
         // The caller may have been dropped.
-        let _ = member.reply.send(Turn::Outcome(Ok(part)));
+        let _ = member.reply.send(Turn::Outcome(Ok(StatementReply {
+            affected: u64::from(all || granted.is_some()),
+            row,
+            granted,
+            ..StatementReply::default()
+        })));
     }
 }

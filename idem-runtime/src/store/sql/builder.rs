@@ -137,10 +137,10 @@ impl<B: Backend> SqlStoreBuilder<B> {
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
         let client = self.source.into_client()?;
-        let writer = client.writer();
-        let is_grouped = writer.is_some();
         #[cfg(feature = "sqlite")]
-        let group_commit = writer.map(|client| Arc::new(GroupCommit::new(client)));
+        let group_commit = client.writer();
+        #[cfg(feature = "sqlite")]
+        let group_commit = group_commit.map(|client| Arc::new(GroupCommit::new(client)));
         let transport = client.warning();
         let login = Login::new(client, self.credentials, self.response_timeout);
         let login = Arc::new(login);
@@ -169,7 +169,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let most = self.max_record_bytes - HEADER;
         let mut statements = Statements::new(B::DIALECT, &table, self.response_timeout, most);
         let longest = probed.longest.unwrap_or(usize::MAX);
-        if probed.batches || is_grouped {
+        if probed.batches {
             // Half of a statement, where bytes take two digits.
             statements.add_batches(B::DIALECT, &table, BATCH_BYTES.min(longest / 4));
         }

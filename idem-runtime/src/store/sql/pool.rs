@@ -139,6 +139,8 @@ impl ConnectionPool {
                     Err(none) => return Err((None, self.no_permit(what, &none))),
                 }
             }
+            // Its batches are parts of a group commit.
+            None if self.dialect.has_one_writer && !statement.only_reads() => (None, None),
             _ => (None, Some(queued)),
         };
         #[cfg(not(feature = "sqlite"))]

@@ -381,11 +381,11 @@ impl PermitQueue {
         taken
     }
 
-    /// Sets the number of waiting statements that wakes the thread, by their number now. Whether it is above zero.
-    pub(super) fn wake_from(&self, wanted: impl FnOnce(usize) -> usize) -> bool {
+    /// Sets the number of waiting statements that wakes the thread. Returns their number now.
+    pub(super) fn wake_from(&self, wanted: usize) -> usize {
         let mut state = self.lock();
-        state.wanted = wanted(state.waiting());
-        state.wanted > 0
+        state.wanted = wanted;
+        state.waiting()
     }
 
     pub(super) fn close(&self) {

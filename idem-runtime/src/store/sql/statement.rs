@@ -140,6 +140,15 @@ impl BatchStatement {
         })
     }
 
+    /// The same, unless not all of its calls have an effect: then another, which shows the effect of each.
+    pub(crate) fn or_each(statement: Statement, each: Statement) -> Arc<Self> {
+        Arc::new(Self {
+            statements: vec![statement, each],
+            most_bytes: usize::MAX,
+            width: MAX_CALLS.into(),
+        })
+    }
+
     /// Statements that read the records of several calls.
     pub(crate) fn of_reads(statements: Vec<Statement>) -> Arc<Self> {
         Arc::new(Self {
@@ -234,28 +243,6 @@ impl StatementReply {
         }
         self.affected += 1;
         Ok(())
-    }
-
-    /// Sorts what it has of several calls by their primary keys, for [`part`](Self::part).
-    pub(super) fn sort(&mut self) {
-        self.grants.sort_unstable_by_key(|(key, _)| *key);
-        self.rows.sort_unstable_by_key(|(key, _)| *key);
-    }
-
-    /// The part of the call with this primary key, which is one of so many.
-    pub(super) fn part(&self, key: &[u8], calls: usize) -> Self {
-        let granted = self.grants.binary_search_by(|(of, _)| of[..].cmp(key));
-        let granted = granted.ok().map(|found| self.grants[found].1);
-        let row = self.rows.binary_search_by(|(of, _)| of[..].cmp(key));
-        let row = row.ok().map(|found| self.rows[found].1.clone());
-        // If not all of them had their effect, it is not known which had: each caller reads its record, which shows it.
-        let all = self.affected == calls as u64;
-        Self {
-            affected: u64::from(all || granted.is_some()),
-            row,
-            granted,
-            ..Self::default()
-        }
     }
 
     /// The database's time, in microseconds, if the reply has it.

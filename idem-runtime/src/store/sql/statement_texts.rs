@@ -147,7 +147,12 @@ impl Statements {
         let bounded = dialect.bounded.replace("{patience}", &patience);
         let of = |kind, text: &str| {
             let text = text.replace("{claimed}", CLAIMED);
-            dialect.statement(kind, &text.replace("{bounded}", &bounded), table, most)
+            let mut one =
+                dialect.statement(kind, &text.replace("{bounded}", &bounded), table, most);
+            if dialect.has_one_writer && !one.only_reads() {
+                one.batch = Some(BatchStatement::new(for_each(&one), usize::MAX));
+            }
+            one
         };
         let execute = |text: &str| of(StatementKind::Execute, text);
         let dated = |text: &str| {
@@ -197,32 +202,26 @@ impl Statements {
             } else {
                 (text, Vec::new())
             };
-            let statement = Statement::new(kind, text, order);
-            Some(BatchStatement::new(statement, most_bytes))
+            Statement::new(kind, text, order)
         };
         if let Some((claim, complete)) = dialect.batches {
-            self.claim.batch = of(StatementKind::Grants, claim);
-            self.complete.batch = of(StatementKind::Execute, complete);
-        }
-        if is_grouped {
-            for one in [
-                &mut self.insert,
-                &mut self.replace,
-                &mut self.renew,
-                &mut self.append,
-                &mut self.complete_with_attempts,
-                &mut self.release,
-                &mut self.release_with_attempts,
-                &mut self.purge,
-                &mut self.touch,
-            ] {
-                // One statement for each call.
-                let text = format!("[;|{}]", one.text);
-                let all = Statement::new(one.kind, text, one.order.to_vec());
-                one.batch = Some(BatchStatement::new(all, most_bytes));
-            }
+            self.claim.batch = Some(if is_grouped {
+                // Faster than one that returns a row for each call.
+                let all = of(StatementKind::Execute, claim);
+                BatchStatement::or_each(all, for_each(&self.claim))
+            } else {
+                BatchStatement::new(of(StatementKind::Grants, claim), most_bytes)
+            });
+            // A caller that finds its own answer in the record has stored it.
+            let complete = of(StatementKind::Execute, complete);
+            self.complete.batch = Some(BatchStatement::new(complete, most_bytes));
         }
     }
+}
+
+/// In a group commit, a statement for each of several calls.
+fn for_each(one: &Statement) -> Statement {
+    Statement::new(one.kind, format!("[;|{}]", one.text), one.order.to_vec())
 }
 
 /// The statements for several keys.

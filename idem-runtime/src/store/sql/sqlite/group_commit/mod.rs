@@ -48,7 +48,7 @@ impl GroupCommit {
     /// Waits for the right to send a write alone, or for its outcome in a batch.
     ///
     /// [`Turn::Alone`]: it is no part of a batch, or that has failed.
-    pub(in crate::store::sql) async fn take(
+    pub(in super::super) async fn take(
         &self,
         priority: Priority<'_>,
         patience: Duration,
@@ -113,10 +113,7 @@ async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
             }
             let replies = batch.len();
             writer.write(batch).await;
-            pause = pause.after(replies, began, Instant::now());
-            while queue.wake_from(|queued| pause.awaits(queued, Instant::now())) {
-                let _ = timeout_at(pause.until, queue.woken()).await;
-            }
+            pause.after(queue, replies, began.elapsed()).await;
         }
         is_stuck &= queue.used() > 1;
         drop(permit);

@@ -25,10 +25,20 @@ pub(super) struct Writer {
     texts: Vec<(Arc<BatchStatement>, MessageShape, SqlText)>,
 }
 
-/// The number of calls of a message, and whether it begins and commits the transaction.
+/// Whether a message is a statement for each of its calls, their number, and whether it begins and commits the
+/// transaction.
 ///
 /// Combined with its statements, because each message is passed between threads twice.
-type MessageShape = (usize, bool, bool);
+type MessageShape = (bool, usize, bool, bool);
+
+/// Some calls of a batch, and their statement.
+struct Message<'b> {
+    members: Vec<usize>,
+    statement: &'b Statement,
+    is_joined: bool,
+    /// All calls must have an effect, because the reply does not show which of them had.
+    is_strict: bool,
+}
 
 impl Writer {
     pub(super) fn new(client: Arc<dyn SqlClient>) -> Self {
@@ -44,16 +54,17 @@ impl Writer {
     /// After an error no call of it has a reply, and each is sent alone: one may have failed the others. None was
     /// committed, as far as is known, and each may be sent again.
     pub(super) async fn write(&mut self, mut batch: Vec<BatchMember>) {
-        let mut collisions = 1;
+        let (mut collisions, mut at_once) = (1, true);
         loop {
             batch.retain(|member| !member.reply.is_closed());
-            match self.together(&batch).await {
+            match self.together(&batch, at_once).await {
+                Ok(None) => at_once = false,
                 Err(error) if collided(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
                 }
                 Err(_) => return,
-                Ok(replies) => {
+                Ok(Some(replies)) => {
                     for (member, reply) in batch.into_iter().zip(replies) {
                         // The caller may have been dropped.
                         let _ = member.reply.send(Turn::Outcome(Ok(reply)));
@@ -64,65 +75,80 @@ impl Writer {
         }
     }
 
-    /// The reply to each call.
-    async fn together(&mut self, batch: &[BatchMember]) -> Result<Vec<StatementReply>, SqlError> {
+    /// The reply to each call; `None`: some had no effect, it is not known which, and the transaction was rolled back.
+    async fn together(
+        &mut self,
+        batch: &[BatchMember],
+        at_once: bool,
+    ) -> Result<Option<Vec<StatementReply>>, SqlError> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.client.connect(None).await?,
         };
-        let (now, messages) = (now_us(), messages(batch));
+        let (now, messages) = (now_us(), messages(batch, at_once));
         let mut replies = Vec::new();
         replies.resize_with(batch.len(), StatementReply::default);
+        // One statement is a transaction without more.
+        let (is_transaction, mut commits) = (batch.len() > 1, false);
         for (number, message) in messages.iter().enumerate() {
-            // One statement is a transaction without more.
-            let begins = batch.len() > 1 && number == 0;
-            let commits = batch.len() > 1 && number + 1 == messages.len();
-            let of = &batch[message[0]].call.batch;
-            let text = self.text(of, (message.len(), begins, commits));
+            let (members, begins) = (&message.members, is_transaction && number == 0);
+            commits = is_transaction && number + 1 == messages.len() && !message.is_strict;
+            let text = self.text(batch, message, (begins, commits));
             let arguments = arguments(batch, message, now);
             let mut done = Vec::new();
-            let sent = send(&mut *session, of.of(1).kind, (&text, &arguments), &mut done).await;
-            let statements = if is_joined(of.of(1)) {
-                message.len()
-            } else {
-                1
-            };
-            let ends = usize::from(begins) + usize::from(commits);
-            match sent {
-                Ok(()) if done.len() == statements + ends => {}
-                Ok(()) => return Err(SqlError::lost("a statement gave nothing back")),
-                // After an error within the transaction the connection is closed, and the transaction with it.
-                Err(error) => {
-                    if number == 0 && done.is_empty() && error.is_collision() {
-                        self.session = Some(session);
-                    }
-                    return Err(error);
+            let kind = message.statement.kind;
+            let sent = send(&mut *session, kind, (&text, &arguments), &mut done).await;
+            // After an error within the transaction the connection is closed, and the transaction with it.
+            if let Err(error) = sent {
+                if number == 0 && done.is_empty() && error.is_collision() {
+                    self.session = Some(session);
                 }
+                return Err(error);
+            }
+            let statements = if message.is_joined { members.len() } else { 1 };
+            if done.len() != statements + usize::from(begins) + usize::from(commits) {
+                return Err(SqlError::lost("a statement gave nothing back"));
             }
             let mut done = done.into_iter().skip(usize::from(begins));
-            if is_joined(of.of(1)) {
-                for (&member, reply) in message.iter().zip(done) {
+            if message.is_joined {
+                for (&member, reply) in members.iter().zip(done) {
                     replies[member] = reply;
                 }
-            } else if let Some(mut reply) = done.next() {
-                reply.sort();
-                for &member in message {
-                    replies[member] = reply.part(batch[member].call.primary_key(), message.len());
-                }
+                continue;
+            }
+            let all = done.next().map(|reply| reply.affected) == Some(members.len() as u64);
+            if message.is_strict && !all {
+                command(&mut *session, "ROLLBACK").await?;
+                self.session = Some(session);
+                return Ok(None);
+            }
+            // If not all completions had their effect, each caller reads its record, which shows it.
+            for &member in members.iter().filter(|_| all) {
+                replies[member].affected = 1;
+                replies[member].granted = Some(now);
             }
         }
+        if is_transaction && !commits {
+            command(&mut *session, "COMMIT").await?;
+        }
         self.session = Some(session);
-        Ok(replies)
+        Ok(Some(replies))
     }
 
-    fn text(&mut self, of: &Arc<BatchStatement>, shape: MessageShape) -> SqlText {
+    fn text(
+        &mut self,
+        batch: &[BatchMember],
+        message: &Message<'_>,
+        (begins, commits): (bool, bool),
+    ) -> SqlText {
+        let (of, calls) = (&batch[message.members[0]].call.batch, message.members.len());
+        let shape = (message.is_joined, calls, begins, commits);
         let mut texts = self.texts.iter();
         let known = texts.find(|(batch, with, _)| *with == shape && Arc::ptr_eq(batch, of));
         if let Some((.., text)) = known {
             return Arc::clone(text);
         }
-        let (calls, begins, commits) = shape;
-        let text = for_calls(&Repeated::of(&of.of(1).text), calls);
+        let text = for_calls(&Repeated::of(&message.statement.text), calls);
         // `IMMEDIATE`, because then it waits for other processes at its beginning, and nowhere else.
         let before = if begins { "BEGIN IMMEDIATE;" } else { "" };
         let after = if commits { ";COMMIT" } else { "" };
@@ -138,47 +164,69 @@ fn now_us() -> i64 {
     i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Whether its text for several calls is a statement for each of them.
-fn is_joined(statement: &Statement) -> bool {
-    Repeated::of(&statement.text).separator == ";"
-}
-
-/// The calls of each message of a batch.
-fn messages(batch: &[BatchMember]) -> Vec<Vec<usize>> {
-    let mut all: Vec<Vec<usize>> = Vec::new();
+/// The messages of a batch, in the order in which they are sent. `at_once`: one statement does for many calls.
+///
+/// The last message can commit the transaction, unless it is strict.
+fn messages(batch: &[BatchMember], at_once: bool) -> Vec<Message<'_>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, member) in batch.iter().enumerate() {
         let joins = |other: &usize| member.call.joins(&batch[*other].call);
-        let has_room = |message: &&mut Vec<usize>| message.len() < MAX_CALLS;
-        let mut open = all.iter_mut().filter(has_room);
-        match open.find(|message| message.iter().all(joins)) {
-            Some(message) => message.push(index),
-            None => all.push(vec![index]),
+        let has_room = |group: &&mut Vec<usize>| group.len() < MAX_CALLS;
+        let mut open = groups.iter_mut().filter(has_room);
+        match open.find(|group| group.iter().all(joins)) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
         }
     }
-    let mut index = 0;
-    while index < all.len() {
-        // Powers of two, because a text takes as many prepared statements as it has.
-        let message = &mut all[index];
-        if is_joined(batch[message[0]].call.batch.of(1)) {
-            let rest = message.split_off(1 << message.len().ilog2());
-            if !rest.is_empty() {
-                all.insert(index + 1, rest);
-            }
+    let mut messages = Vec::new();
+    for mut members in groups {
+        while !members.is_empty() {
+            let of = &batch[members[0]].call.batch;
+            let statement = of.of(if at_once && members.len() > 1 {
+                1
+            } else {
+                MAX_CALLS
+            });
+            let is_joined = Repeated::of(&statement.text).separator == ";";
+            // Powers of two, because a text takes as many prepared statements as its width.
+            let width = if is_joined {
+                1 << members.len().ilog2()
+            } else {
+                members.len()
+            };
+            let rest = members.split_off(width);
+            messages.push(Message {
+                members,
+                statement,
+                is_joined,
+                is_strict: !std::ptr::eq(statement, of.of(MAX_CALLS)),
+            });
+            members = rest;
         }
-        index += 1;
     }
-    all
+    messages.sort_by_key(|message| !message.is_strict);
+    messages
 }
 
-/// The arguments of these calls in the order of the parameters; the index after the last one is the time.
-fn arguments<'a>(batch: &'a [BatchMember], message: &[usize], now: i64) -> Vec<SqlArgument<'a>> {
-    let order = &batch[message[0]].call.batch.of(1).order;
-    let mut all = Vec::with_capacity(message.len() * order.len());
-    for &member in message {
+/// The arguments of the calls in the order of the parameters; the index after the last one is the time.
+fn arguments<'a>(
+    batch: &'a [BatchMember],
+    message: &Message<'_>,
+    now: i64,
+) -> Vec<SqlArgument<'a>> {
+    let order = &message.statement.order;
+    let mut all = Vec::with_capacity(message.members.len() * order.len());
+    for &member in &message.members {
         let argument = |&index: &usize| batch[member].call.argument(index);
         all.extend((order.iter()).map(|index| argument(index).unwrap_or(SqlArgument::Int(now))));
     }
     all
+}
+
+async fn command(session: &mut dyn SqlSession, text: &str) -> Result<(), SqlError> {
+    // As a statement it is prepared once.
+    let text = (&text.into(), &[][..]);
+    send(session, StatementKind::Execute, text, &mut Vec::new()).await
 }
 
 /// Sends a text of statements of a kind, and adds the reply to each.
