@@ -143,6 +143,7 @@ struct PermitQueueState {
     pace: Pace,
     /// The number of waiting statements that wakes the thread.
     wanted: usize,
+    #[cfg(feature = "sqlite")]
     closed: bool,
 }
 
@@ -178,6 +179,7 @@ impl PermitQueue {
                 reads: Waiters::new(),
                 pace: Pace::new(Instant::now()),
                 wanted: 0,
+                #[cfg(feature = "sqlite")]
                 closed: false,
             }),
         }

@@ -50,3 +50,49 @@ impl GatherPause {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::sql::dialect::StatementKind;
+    use crate::store::sql::queue::Priority;
+    use crate::store::sql::queued_call::QueuedCall;
+    use crate::store::sql::statement::{BatchStatement, Statement};
+
+    const COMMIT: Duration = Duration::from_millis(4);
+
+    async fn write(queue: Arc<PermitQueue>) {
+        let statement = || Statement::new(StatementKind::Execute, "", Vec::new());
+        let mut one = statement();
+        one.batch = Some(BatchStatement::new(statement(), 1 << 20));
+        let call = || QueuedCall::new(&one, &[]);
+        let turn = queue.take((Priority::Ending, false), Duration::MAX, call);
+        drop(turn.await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_all_are_back_or_half_a_commit_is_over_and_rests_if_it_did_not_pay() {
+        let (queue, mut pause) = (PermitQueue::of_writes(), GatherPause::default());
+        let _permit = queue.overtaking();
+        let began = Instant::now();
+        pause.after(&queue, FEW - 1, COMMIT).await;
+        assert!(began.elapsed().is_zero(), "few");
+        for _ in 0..10 {
+            tokio::spawn(write(Arc::clone(&queue)));
+        }
+        pause.after(&queue, 10, COMMIT).await;
+        assert!(began.elapsed().is_zero(), "all are back");
+        // None comes, and ten wait.
+        pause.after(&queue, 10, COMMIT).await;
+        let half = began.elapsed();
+        assert!((COMMIT / 2..COMMIT).contains(&half), "{half:?}");
+        for _ in 0..IDLE {
+            pause.after(&queue, 10, COMMIT).await;
+        }
+        assert_eq!(began.elapsed(), half);
+        pause.after(&queue, 10, COMMIT).await;
+        assert!(began.elapsed() > half);
+    }
+}
