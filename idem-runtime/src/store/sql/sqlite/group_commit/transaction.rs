@@ -170,10 +170,11 @@ fn now_us() -> i64 {
 fn messages(batch: &[BatchMember], at_once: bool) -> Vec<Message<'_>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, member) in batch.iter().enumerate() {
-        let joins = |other: &usize| member.call.joins(&batch[*other].call);
-        let has_room = |group: &&mut Vec<usize>| group.len() < MAX_CALLS;
-        let mut open = groups.iter_mut().filter(has_room);
-        match open.find(|group| group.iter().all(joins)) {
+        let joins = |group: &&mut Vec<usize>| {
+            let first = &batch[group[0]].call;
+            group.len() < MAX_CALLS && Arc::ptr_eq(&first.batch, &member.call.batch)
+        };
+        match groups.iter_mut().find(joins) {
             Some(group) => group.push(index),
             None => groups.push(vec![index]),
         }
