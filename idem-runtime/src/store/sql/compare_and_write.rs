@@ -84,10 +84,7 @@ impl<'a> RecordAccess<'a> {
 
     /// The purpose of its next statement. A claim that has sent one continues with the priority of an ending.
     pub(super) fn purpose(&self) -> (&'static str, Priority<'a>) {
-        match self.priority {
-            Priority::Claim(admission) if admission.was_sent() => (self.what, Priority::Ending),
-            priority => (self.what, priority),
-        }
+        (self.what, self.priority.of_next())
     }
 
     /// Sends a statement. Whether it changed the record.

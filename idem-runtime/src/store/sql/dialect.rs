@@ -74,11 +74,9 @@ pub struct Dialect {
     pub(crate) several: &'static str,
     /// The claim and the completion for several calls. Without them each call sends a statement.
     ///
-    /// They wait for a row for a moment only: calls that the row is not about wait as well.
+    /// They wait for a row for a moment only: calls that the row is not about wait as well. SQLite's are parts of a
+    /// transaction of its group commit.
     pub(crate) batches: Option<(&'static str, &'static str)>,
-    /// The same in a transaction with other statements, where the store itself writes for many at once.
-    #[cfg(feature = "sqlite")]
-    pub(crate) grouped: Option<(&'static str, &'static str)>,
     /// Inserts a record if there is none; an existing one stays unchanged.
     pub(crate) insert: &'static str,
     /// A condition that always holds, and bounds a wait for a row to `{patience}` milliseconds.

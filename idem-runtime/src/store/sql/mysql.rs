@@ -55,8 +55,6 @@ const DIALECT: Dialect = Dialect {
          WHERE t.owner = v.o AND t.fence = v.f AND t.attempts = v.a AND t.fingerprint = v.p \
          AND t.layout IN (50, 51, 52) AND t.state IN ('P', 'Q') AND t.expires_us > {now}",
     )),
-    #[cfg(feature = "sqlite")]
-    grouped: None,
     insert: "INSERT IGNORE INTO {record} \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)",
     // `innodb_lock_wait_timeout` bounds the wait.

@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "sqlite")]
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::argument::{Arguments, SqlArgument};
@@ -25,7 +23,7 @@ use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stal
 use super::queued_call::QueuedCall;
 use super::session::{SqlSession, execute};
 #[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::{GroupCommit, WritePath};
+use super::sqlite::group_commit::GroupCommit;
 use super::statement::{Statement, StatementOutcome, StatementReply};
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
@@ -92,7 +90,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Sends its writes through the group commit.
+    /// Sends its writes through this group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) fn grouped(mut self, group_commit: Option<Arc<GroupCommit>>) -> Self {
         self.group_commit = group_commit;
@@ -125,25 +123,31 @@ impl ConnectionPool {
         statement: &Statement,
         arguments: &[SqlArgument<'_>],
     ) -> StatementOutcome {
+        let queued = || QueuedCall::new(statement, arguments);
         #[cfg(feature = "sqlite")]
-        let _lone = match &self.group_commit {
+        let (_lone, queued) = match &self.group_commit {
             Some(group_commit) if !statement.only_reads() => {
-                match group_commit.enter(what, priority, statement, arguments) {
-                    WritePath::Alone(lone) => Some(lone),
-                    WritePath::Unqueued => None,
-                    WritePath::Queued(receiver) => {
-                        return self.receive((what, priority), receiver).await;
+                let begun = Instant::now();
+                let turn = group_commit.take(priority, self.response_timeout, queued);
+                match turn.await {
+                    Ok(Turn::Permit(lone, _)) => (Some(lone), None),
+                    Ok(Turn::Outcome(outcome)) => {
+                        self.learn_time(outcome.as_ref().ok(), begun);
+                        return outcome;
                     }
-                    WritePath::Refused(crowded) => {
-                        let refused = NoPermit::Refused(crowded);
-                        return Err((None, self.no_permit(what, &refused)));
-                    }
+                    Ok(Turn::Alone) => (None, None),
+                    Err(none) => return Err((None, self.no_permit(what, &none))),
                 }
             }
-            _ => None,
+            // Its batches are parts of a group commit.
+            None if self.dialect.has_one_writer && !statement.only_reads() => (None, None),
+            _ => (None, Some(queued)),
         };
-        let queued = || QueuedCall::new(statement, arguments);
-        let sent = self.send_once((what, priority), statement, arguments, queued);
+        #[cfg(not(feature = "sqlite"))]
+        let queued = Some(queued);
+        let queued = || queued.and_then(|queued| queued());
+        let purpose = (what, priority.of_next());
+        let sent = self.send_once(purpose, statement, arguments, queued);
         if let ControlFlow::Break(outcome) = sent.await {
             return outcome;
         }
@@ -247,34 +251,6 @@ impl ConnectionPool {
                 );
                 StoreError::overloaded(message, *retry_after)
             }
-        }
-    }
-
-    /// Waits for the outcome of a statement in a batch.
-    #[cfg(feature = "sqlite")]
-    async fn receive(
-        &self,
-        (what, priority): (&str, Priority<'_>),
-        receiver: oneshot::Receiver<StatementOutcome>,
-    ) -> StatementOutcome {
-        if let Priority::Claim(admission) = priority {
-            // The writer thread may take it out of the queue at any moment.
-            admission.sent();
-        }
-        let sent = Instant::now();
-        match timeout(self.response_timeout, receiver).await {
-            Ok(Ok(outcome)) => {
-                self.learn_time(outcome.as_ref().ok(), sent);
-                outcome
-            }
-            Ok(Err(_)) => {
-                let message = format!(
-                    "{what}: the thread that writes to {} has ended; it may be sent again",
-                    self.dialect.name
-                );
-                Err((None, StoreError::new(StoreErrorKind::Unavailable, message)))
-            }
-            Err(_) => Err((None, self.silence(what))),
         }
     }
 

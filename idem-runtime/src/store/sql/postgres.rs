@@ -66,8 +66,6 @@ const DIALECT: Dialect = Dialect {
          WHERE record_key = k AND length(k) = 48 AND owner = o AND fence = f AND attempts = a AND fingerprint = p \
          AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}",
     )),
-    #[cfg(feature = "sqlite")]
-    grouped: None,
     insert: "INSERT INTO {record} \
         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1 WHERE true{bounded} \
         ON CONFLICT (record_key) DO NOTHING",

@@ -5,12 +5,14 @@
 //!
 //! A limited number of reads is in flight. A statement that leaves the queue may take others along that wait there, and
 //! is then sent for all of them: see [`batch`](super::batch).
+//!
+//! A queue of writes has one permit. A thread takes all statements along that wait for it: see `sqlite::group_commit`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use super::queued_call::QueuedCall;
@@ -35,6 +37,16 @@ pub(crate) enum Priority<'a> {
     Claim(&'a Admission),
     /// It reads, or works for an operator. It is served after endings, and bounded by the response time-out.
     Other,
+}
+
+impl Priority<'_> {
+    /// The priority of the next statement. A claim that has sent one continues as an ending.
+    pub(super) fn of_next(self) -> Self {
+        match self {
+            Self::Claim(admission) if admission.was_sent() => Self::Ending,
+            priority => priority,
+        }
+    }
 }
 
 /// Reason why a statement got no permit.
@@ -92,6 +104,8 @@ pub(super) struct PermitQueue {
     most: usize,
     /// The number of permits for claims and reads; the others are for endings.
     shared: usize,
+    /// Wakes the thread that takes the waiting statements of a queue of writes.
+    writer: Option<Notify>,
     state: Mutex<PermitQueueState>,
 }
 
@@ -127,9 +141,17 @@ struct PermitQueueState {
     claims: Waiters,
     reads: Waiters,
     pace: Pace,
+    /// The number of waiting statements that wakes the thread.
+    wanted: usize,
+    #[cfg(feature = "sqlite")]
+    closed: bool,
 }
 
 impl PermitQueueState {
+    fn waiting(&self) -> usize {
+        self.endings.len() + self.claims.len() + self.reads.len()
+    }
+
     fn waiters(&mut self, share: Share) -> &mut Waiters {
         match share {
             Share::Endings => &mut self.endings,
@@ -142,17 +164,25 @@ impl PermitQueueState {
 impl PermitQueue {
     /// `reserved` of `most` permits are for endings alone.
     pub(super) fn new(most: usize, reserved: usize) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::of(most, reserved))
+    }
+
+    fn of(most: usize, reserved: usize) -> Self {
+        Self {
             most,
             shared: most.saturating_sub(reserved).max(1),
+            writer: None,
             state: Mutex::new(PermitQueueState {
                 used: [0; 3],
                 endings: Waiters::new(),
                 claims: Waiters::new(),
                 reads: Waiters::new(),
                 pace: Pace::new(Instant::now()),
+                wanted: 0,
+                #[cfg(feature = "sqlite")]
+                closed: false,
             }),
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, PermitQueueState> {
@@ -165,7 +195,8 @@ impl PermitQueue {
 
     /// Waits for a permit. `reads`: the statement changes nothing.
     ///
-    /// Claims wait as long as their admission permits, others for `patience` at most, endings without a limit.
+    /// Claims wait as long as their admission permits, others for `patience` at most, endings without a limit. In a queue
+    /// of writes all wait for `patience`, from which the transaction takes its time, too.
     pub(super) async fn take(
         self: &Arc<Self>,
         (priority, reads): (Priority<'_>, bool),
@@ -177,7 +208,7 @@ impl PermitQueue {
             _ if reads => Share::Reads,
             _ => Share::Claims,
         };
-        let (mut waiting, bound) = {
+        let (mut waiting, bound, wakes) = {
             let mut state = self.lock();
             if self.has_room(&state, share) {
                 return Ok(Turn::Permit(self.grant(&mut state, share), None));
@@ -205,6 +236,15 @@ impl PermitQueue {
             }
             let (wake, turn) = oneshot::channel();
             let call = call();
+            if self.writer.is_some() {
+                if call.is_none() {
+                    return Ok(Turn::Alone);
+                }
+                if let Some(admission) = claim {
+                    // The thread may take it along at any moment.
+                    admission.sent();
+                }
+            }
             let waiting = Waiting {
                 queue: self,
                 share,
@@ -221,12 +261,17 @@ impl PermitQueue {
                 call,
             };
             state.waiters(share).push_back(waiter);
-            (waiting, bound)
+            (waiting, bound, state.waiting() >= state.wanted)
         };
+        if let Some(writer) = &self.writer
+            && wakes
+        {
+            writer.notify_one();
+        }
         let turn = waiting.turn(bound, patience).await;
         match (turn, priority) {
             (Some(turn), _) => Ok(turn),
-            (None, Priority::Claim(_)) => {
+            (None, Priority::Claim(admission)) if !admission.was_sent() => {
                 let mut state = self.lock();
                 let waiting = state.waiters(share).len();
                 let wait = match share {
@@ -242,7 +287,10 @@ impl PermitQueue {
 
     fn has_room(&self, state: &PermitQueueState, share: Share) -> bool {
         let reads = state.used[Share::Reads as usize];
-        self.has_connection(state, share) && (share != Share::Reads || reads < MAX_READING)
+        self.has_connection(state, share)
+            && (share != Share::Reads || reads < MAX_READING)
+            // The thread has been woken for those that wait.
+            && (self.writer.is_none() || state.waiting() == 0)
     }
 
     fn has_connection(&self, state: &PermitQueueState, share: Share) -> bool {
@@ -281,6 +329,12 @@ impl PermitQueue {
 
     /// Gives free permits to the queued statements.
     fn serve<'q>(self: &'q Arc<Self>, mut state: MutexGuard<'q, PermitQueueState>) {
+        if let Some(writer) = &self.writer {
+            if state.waiting() > 0 {
+                writer.notify_one();
+            }
+            return;
+        }
         while let Some(waiter) = self.next(&mut state) {
             let mut permit = self.grant(&mut state, waiter.share);
             permit.waited = true;
@@ -290,6 +344,61 @@ impl PermitQueue {
             drop(returned);
             state = self.lock();
         }
+    }
+}
+
+/// The thread's side of a queue of writes.
+#[cfg(feature = "sqlite")]
+impl PermitQueue {
+    /// A queue of writes.
+    pub(super) fn of_writes() -> Arc<Self> {
+        Arc::new(Self {
+            writer: Some(Notify::new()),
+            ..Self::of(1, 0)
+        })
+    }
+
+    /// Waits until enough statements wait, or the permit returns and a statement waits, or the queue is closed.
+    pub(super) async fn woken(&self) {
+        if let Some(writer) = &self.writer {
+            writer.notified().await;
+        }
+    }
+
+    /// A permit for the thread, beside that of a statement in progress.
+    pub(super) fn overtaking(self: &Arc<Self>) -> ConnectionPermit {
+        self.grant(&mut self.lock(), Share::Endings)
+    }
+
+    /// The waiting calls, `most` at most. Endings go first.
+    pub(super) fn take_all(&self, most: usize) -> Vec<BatchMember> {
+        let state = &mut *self.lock();
+        let endings = state.endings.len().min(most);
+        let claims = state.claims.len().min(most - endings);
+        let taken = (state.endings.drain(..endings)).chain(state.claims.drain(..claims));
+        let member = |Waiter { call, wake, .. }| call.map(|call| BatchMember { call, reply: wake });
+        let taken = taken.filter_map(member).collect();
+        let waiting = state.claims.len();
+        state.pace.left(claims, waiting, Instant::now());
+        taken
+    }
+
+    /// Sets the number of waiting statements that wakes the thread. Returns their number now.
+    pub(super) fn wake_from(&self, wanted: usize) -> usize {
+        let mut state = self.lock();
+        state.wanted = wanted;
+        state.waiting()
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        if let Some(writer) = &self.writer {
+            writer.notify_one();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 }
 
@@ -367,6 +476,10 @@ impl Waiting<'_> {
     ///
     /// The task of a batch runs on the runtime of another caller, which may be blocked.
     async fn turn(&mut self, bound: Option<Duration>, patience: Duration) -> Option<Turn> {
+        if self.queue.writer.is_some() {
+            let turn = timeout(patience, &mut self.turn).await.ok()?;
+            return Some(turn.unwrap_or(Turn::Alone));
+        }
         let stall = stall(patience, self.share == Share::Reads);
         loop {
             let waited = self.since.elapsed();

@@ -42,6 +42,11 @@ impl QueuedCall {
         self.arguments.iter().map(OwnedArgument::borrow).collect()
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(super) fn argument(&self, index: usize) -> Option<SqlArgument<'_>> {
+        self.arguments.get(index).map(OwnedArgument::borrow)
+    }
+
     /// Whether it may be sent together with this one.
     pub(super) fn joins(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.batch, &other.batch)

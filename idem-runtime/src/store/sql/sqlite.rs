@@ -69,9 +69,8 @@ const DIALECT: Dialect = Dialect {
          ON CONFLICT (record_key) DO NOTHING RETURNING fence",
     ),
     several: "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})",
-    batches: None,
-    // SQLite has no group commit of its own. Behind the arguments of a call follows the time.
-    grouped: Some((
+    // SQLite has no group commit of its own. The time follows the arguments of a call.
+    batches: Some((
         "INSERT INTO {record} VALUES [,|(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)] \
          ON CONFLICT (record_key) DO NOTHING",
         "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES \
@@ -136,7 +135,10 @@ async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
         ));
     }
     let mode = row(session, "PRAGMA journal_mode", |row| row.string(0)).await?;
-    let mut probed = Probed::default();
+    let mut probed = Probed {
+        batches: true,
+        ..Probed::default()
+    };
     if mode != "wal" {
         probed.warnings.push(format!(
             "SQLite: the journal mode is {mode}, not wal: readers and writers wait for each other, \

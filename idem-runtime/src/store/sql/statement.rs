@@ -10,8 +10,6 @@ use super::error_kind::SqlErrorKind;
 use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey};
 use super::row::Row;
 use super::session::{SqlReply, SqlRow, SqlSession, SqlStatement};
-#[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::multi_row::MultiRowStatement;
 use super::template::{with_calls, with_literals};
 use crate::store::StoreError;
 
@@ -27,9 +25,6 @@ pub(crate) struct Statement {
     pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
     pub(super) is_known: AtomicBool,
-    /// The statement that does the same for several calls in a group commit.
-    #[cfg(feature = "sqlite")]
-    pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
     /// The statement that does the same for several calls that wait for a connection.
     pub(crate) batch: Option<Arc<BatchStatement>>,
 }
@@ -41,8 +36,6 @@ impl Statement {
             order: order.into(),
             kind,
             is_known: AtomicBool::new(false),
-            #[cfg(feature = "sqlite")]
-            multi_row: None,
             batch: None,
         }
     }
@@ -147,6 +140,15 @@ impl BatchStatement {
         })
     }
 
+    /// The same, unless not all of its calls have an effect: then another, which shows the effect of each.
+    pub(crate) fn or_each(statement: Statement, each: Statement) -> Arc<Self> {
+        Arc::new(Self {
+            statements: vec![statement, each],
+            most_bytes: usize::MAX,
+            width: MAX_CALLS.into(),
+        })
+    }
+
     /// Statements that read the records of several calls.
     pub(crate) fn of_reads(statements: Vec<Statement>) -> Arc<Self> {
         Arc::new(Self {
@@ -201,7 +203,11 @@ pub(crate) struct StatementReply {
 
 impl StatementReply {
     /// Adds a part of the reply to a statement of this kind.
-    fn receive(&mut self, kind: StatementKind, part: SqlReply<'_>) -> Result<(), SqlError> {
+    pub(super) fn receive(
+        &mut self,
+        kind: StatementKind,
+        part: SqlReply<'_>,
+    ) -> Result<(), SqlError> {
         let row = match part {
             SqlReply::Row(row) => row,
             SqlReply::Done {

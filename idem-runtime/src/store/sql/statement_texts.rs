@@ -9,8 +9,6 @@
 use std::time::Duration;
 
 use super::dialect::{Dialect, StatementKind};
-#[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::multi_row::MultiRowStatement;
 use super::statement::{BatchStatement, MAX_CALLS, Statement};
 use super::template::positional;
 use crate::record::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
@@ -149,7 +147,12 @@ impl Statements {
         let bounded = dialect.bounded.replace("{patience}", &patience);
         let of = |kind, text: &str| {
             let text = text.replace("{claimed}", CLAIMED);
-            dialect.statement(kind, &text.replace("{bounded}", &bounded), table, most)
+            let mut one =
+                dialect.statement(kind, &text.replace("{bounded}", &bounded), table, most);
+            if dialect.has_one_writer && !one.only_reads() {
+                one.batch = Some(BatchStatement::new(for_each(&one), usize::MAX));
+            }
+            one
         };
         let execute = |text: &str| of(StatementKind::Execute, text);
         let dated = |text: &str| {
@@ -162,8 +165,7 @@ impl Statements {
             of(kind, &format!("{text}{end}").replace("{date}", date))
         };
         let complete = COMPLETE.replace("{held}", HELD);
-        #[allow(unused_mut, reason = "it is changed where one database is a feature")]
-        let mut all = Self {
+        Self {
             claim: of(dialect.claim.0, dialect.claim.1),
             read: Statement {
                 batch: Some(BatchStatement::of_reads(several(dialect, table, most))),
@@ -182,39 +184,44 @@ impl Statements {
             purge: execute(dialect.purge),
             touch: execute(TOUCH),
             list: of(StatementKind::Block, &list()),
-        };
-        #[cfg(feature = "sqlite")]
-        if let Some((claim, complete)) = dialect.grouped {
-            let of = |text, is_strict| {
-                let text = dialect.filled(text, table, 0);
-                Some(MultiRowStatement::new(&text, is_strict))
-            };
-            all.claim.multi_row = of(claim, true);
-            // A caller that finds its own answer in the record has stored it.
-            all.complete.multi_row = of(complete, false);
         }
-        all
     }
 
     /// Adds the statements for several calls, with arguments of `most_bytes` at most together.
+    ///
+    /// A group commit has no such limit: a write that is not part of one competes with it for the file.
     pub(crate) fn add_batches(&mut self, dialect: &Dialect, table: &str, most_bytes: usize) {
+        let is_grouped = dialect.has_one_writer;
+        let most_bytes = if is_grouped { usize::MAX } else { most_bytes };
         let bounded = dialect.bounded.replace("{patience}", BATCH_PATIENCE);
         let of = |kind, text: &str| {
             let text = dialect.filled(&text.replace("{bounded}", &bounded), table, 0);
             // With arrays it is one statement for any number of calls, and otherwise a template.
-            let text = if dialect.numbered {
-                dialect.parameters(&text).0
+            let (text, order) = if dialect.numbered || is_grouped {
+                dialect.parameters(&text)
             } else {
-                text
+                (text, Vec::new())
             };
-            let statement = Statement::new(kind, text, Vec::new());
-            Some(BatchStatement::new(statement, most_bytes))
+            Statement::new(kind, text, order)
         };
         if let Some((claim, complete)) = dialect.batches {
-            self.claim.batch = of(StatementKind::Grants, claim);
-            self.complete.batch = of(StatementKind::Execute, complete);
+            self.claim.batch = Some(if is_grouped {
+                // Faster than one that returns a row for each call.
+                let all = of(StatementKind::Execute, claim);
+                BatchStatement::or_each(all, for_each(&self.claim))
+            } else {
+                BatchStatement::new(of(StatementKind::Grants, claim), most_bytes)
+            });
+            // A caller that finds its own answer in the record has stored it.
+            let complete = of(StatementKind::Execute, complete);
+            self.complete.batch = Some(BatchStatement::new(complete, most_bytes));
         }
     }
+}
+
+/// In a group commit, a statement for each of several calls.
+fn for_each(one: &Statement) -> Statement {
+    Statement::new(one.kind, format!("[;|{}]", one.text), one.order.to_vec())
 }
 
 /// The statements for several keys.

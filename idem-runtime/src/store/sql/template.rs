@@ -61,6 +61,13 @@ impl<'a> Repeated<'a> {
     }
 }
 
+/// The text for several calls, whose parameters are positional.
+#[cfg(feature = "sqlite")]
+pub(super) fn for_calls(template: &Repeated<'_>, calls: usize) -> String {
+    let parts = vec![template.part; calls].join(template.separator);
+    format!("{}{parts}{}", template.before, template.after)
+}
+
 /// Several statements in one message, with their arguments in the text.
 ///
 /// Each argument but a number is written as the digits of its bytes, so that no part of it can end the literal.

@@ -301,6 +301,36 @@ async fn a_claim_in_a_batch_counts_as_sent_though_its_future_is_dropped() {
     assert!(second.was_sent() && !third.was_sent());
 }
 
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_write_is_sent_alone_unless_others_are_in_progress_or_wait() {
+    let (writes, admission) = (PermitQueue::of_writes(), Admission::new(LONG));
+    let statement = statement(StatementKind::Execute);
+    let write = |key, priority| queue(&writes, (priority, false), call(&statement, key, 10));
+    let (_, lone) = write(1, Priority::Other);
+    let (_claim, none) = write(2, Priority::Claim(&admission));
+    assert!(lone.is_some() && none.is_none());
+    // The thread may take it along before it is polled again.
+    assert!(admission.was_sent());
+    drop(lone);
+    let (_ending, none) = write(3, Priority::Ending);
+    assert!(none.is_none(), "a write waits");
+    let mut other: PermitFuture<'_> =
+        Box::pin(writes.take((Priority::Other, false), LONG, || None));
+    assert!(is_taken(&mut other), "no thread writes it");
+    let (permit, batch) = (writes.overtaking(), writes.take_all(512));
+    let keys: Vec<_> = batch
+        .iter()
+        .map(|member| member.call.primary_key()[7])
+        .collect();
+    assert_eq!(keys, [3, 2], "endings are written first");
+    let (_, none) = write(4, Priority::Ending);
+    assert!(none.is_none(), "the thread writes");
+    assert_eq!(writes.take_all(512).len(), 1);
+    drop(permit);
+    assert!(write(5, Priority::Other).1.is_some());
+}
+
 #[tokio::test]
 async fn the_claims_of_a_batch_are_counted_together() {
     let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));

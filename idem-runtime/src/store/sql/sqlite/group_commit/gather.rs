@@ -2,132 +2,97 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::queued_statement::MAX_BATCH;
+use super::transaction::MAX_BATCH;
+use crate::store::sql::queue::PermitQueue;
 
-/// A pause after a commit.
+/// The minimum number of replies that is worth a pause.
+const FEW: usize = 4;
+
+/// The number of commits without a pause after one that did not pay.
+const IDLE: u32 = 16;
+
+/// The longest pause, however slow the disk is.
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// The pauses after the commits of a store.
 ///
 /// A caller that received its reply often writes again immediately, because a claim is followed
 /// by its answer, and one more commit for all of them costs less than two for a half each.
+#[derive(Default)]
 pub(super) struct GatherPause {
-    pub(super) until: Instant,
-    /// The number of queued statements that ends it; zero: no pause.
-    pub(super) wanted: usize,
-    /// The queue length at its beginning, if it has begun and is not evaluated yet.
-    before: Option<usize>,
-    began: Instant,
-    /// The duration of the last commit.
-    commit: Duration,
-    /// The number of following commits without a pause, after one that did not pay.
+    /// The number of following commits without a pause.
     idle: u32,
 }
 
-impl Default for GatherPause {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            until: now,
-            wanted: 0,
-            before: None,
-            began: now,
-            commit: Duration::ZERO,
-            idle: 0,
-        }
-    }
-}
-
 impl GatherPause {
-    /// The minimum number of replies that is worth a pause.
-    const FEW: usize = 4;
-    /// The number of commits without a pause after one that did not pay.
-    const IDLE: u32 = 16;
-    /// The longest pause, however slow the disk is.
-    const LONGEST: Duration = Duration::from_millis(2);
-
-    /// The pause after a commit of `replies` statements.
-    pub(super) fn after(self, replies: usize, began: Instant, now: Instant) -> Self {
-        let commit = now - began;
-        let waits = replies >= Self::FEW && self.idle == 0;
-        Self {
-            until: if waits {
-                now + (commit / 2).min(Self::LONGEST)
-            } else {
-                now
-            },
-            wanted: if waits { replies } else { 0 },
-            before: None,
-            began: now,
-            commit,
-            idle: self.idle.saturating_sub(1),
+    /// The pause after a commit of `replies` statements, which took so long.
+    ///
+    /// It ends when as many statements have come, or half a commit is over. It pays if they enlarge the queue by more than
+    /// the pause enlarges the time.
+    pub(super) async fn after(&mut self, queue: &PermitQueue, replies: usize, commit: Duration) {
+        if replies < FEW || self.idle > 0 {
+            self.idle = self.idle.saturating_sub(1);
+            return;
         }
-    }
-
-    /// Whether it continues with this queue length. At its end it is evaluated: it pays if the new statements enlarge
-    /// the queue by more than the pause enlarges the time.
-    pub(super) fn continues(&mut self, queued: usize, now: Instant) -> bool {
-        if self.wanted == 0 {
-            return false;
+        let (began, before) = (Instant::now(), queue.wake_from(MAX_BATCH));
+        let until = began + (commit / 2).min(LONGEST);
+        let wanted = (replies + before).min(MAX_BATCH);
+        while queue.wake_from(wanted) < wanted {
+            if timeout_at(until, queue.woken()).await.is_err() {
+                break;
+            }
         }
-        let before = *self.before.get_or_insert_with(|| {
-            self.wanted = (self.wanted + queued).min(MAX_BATCH);
-            queued
-        });
-        if queued < self.wanted && now < self.until {
-            return true;
+        let came = queue.wake_from(0).saturating_sub(before) as u128;
+        if came * commit.as_nanos() < before as u128 * began.elapsed().as_nanos() {
+            self.idle = IDLE;
         }
-        let came = queued.saturating_sub(before) as u128;
-        let took = (now - self.began).as_nanos();
-        if came * self.commit.as_nanos() < before as u128 * took {
-            self.idle = Self::IDLE;
-        }
-        self.wanted = 0;
-        false
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
 
-    use tokio::time::Instant;
+    use super::*;
+    use crate::store::sql::dialect::StatementKind;
+    use crate::store::sql::queue::Priority;
+    use crate::store::sql::queued_call::QueuedCall;
+    use crate::store::sql::statement::{BatchStatement, Statement};
 
-    use super::GatherPause;
+    const COMMIT: Duration = Duration::from_millis(4);
 
-    const COMMIT: Duration = Duration::from_millis(2);
-
-    fn after(pause: GatherPause, replies: usize, now: Instant) -> GatherPause {
-        pause.after(replies, now - COMMIT, now)
+    async fn write(queue: Arc<PermitQueue>) {
+        let statement = || Statement::new(StatementKind::Execute, "", Vec::new());
+        let mut one = statement();
+        one.batch = Some(BatchStatement::new(statement(), 1 << 20));
+        let call = || QueuedCall::new(&one, &[]);
+        let turn = queue.take((Priority::Ending, false), Duration::MAX, call);
+        drop(turn.await);
     }
 
-    #[test]
-    fn it_ends_when_all_are_back_or_half_a_commit_is_over() {
-        let now = Instant::now();
-        let mut pause = after(GatherPause::default(), 10, now);
-        assert!(pause.continues(5, now) && pause.continues(14, now));
-        assert!(!pause.continues(15, now), "all are back");
-        let mut pause = after(pause, 10, now);
-        let end = now + COMMIT / 2;
-        assert!(pause.continues(0, now) && pause.continues(9, end - Duration::from_micros(1)));
-        assert!(!pause.continues(9, end), "time is over");
-    }
-
-    #[test]
-    fn there_is_none_for_few_and_for_a_while_after_one_that_did_not_pay() {
-        let now = Instant::now();
-        let mut pause = after(GatherPause::default(), 3, now);
-        assert!(!pause.continues(0, now));
-        let mut pause = after(pause, 10, now);
-        assert!(pause.continues(10, now));
-        assert!(
-            !pause.continues(11, now + COMMIT / 2),
-            "ten took two halves"
-        );
-        for _ in 0..GatherPause::IDLE {
-            pause = after(pause, 10, now);
-            assert!(!pause.continues(0, now));
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_all_are_back_or_half_a_commit_is_over_and_rests_if_it_did_not_pay() {
+        let (queue, mut pause) = (PermitQueue::of_writes(), GatherPause::default());
+        let _permit = queue.overtaking();
+        let began = Instant::now();
+        pause.after(&queue, FEW - 1, COMMIT).await;
+        assert!(began.elapsed().is_zero(), "few");
+        for _ in 0..10 {
+            tokio::spawn(write(Arc::clone(&queue)));
         }
-        pause = after(pause, 10, now);
-        assert!(pause.continues(0, now));
+        pause.after(&queue, 10, COMMIT).await;
+        assert!(began.elapsed().is_zero(), "all are back");
+        // None comes, and ten wait.
+        pause.after(&queue, 10, COMMIT).await;
+        let half = began.elapsed();
+        assert!((COMMIT / 2..COMMIT).contains(&half), "{half:?}");
+        for _ in 0..IDLE {
+            pause.after(&queue, 10, COMMIT).await;
+        }
+        assert_eq!(began.elapsed(), half);
+        pause.after(&queue, 10, COMMIT).await;
+        assert!(began.elapsed() > half);
     }
 }

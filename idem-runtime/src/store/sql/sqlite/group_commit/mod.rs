@@ -1,166 +1,124 @@
-//! Group commit: the statements of several calls in one transaction.
+//! Group commit: the writes of several calls in one transaction.
 //!
 //! The transaction takes one write of the disk.
 //!
-//! A statement that finds no other in progress is sent immediately, on a connection of its
+//! A write that finds no other in progress is sent immediately, on a connection of its
 //! [pool](crate::store::sql::pool), as without group commit. Otherwise it is queued, and the store's own thread takes
-//! all statements that were queued while it wrote the previous batch. No caller receives a reply before the commit. The
+//! all writes that were queued while it wrote the previous batch. No caller receives a reply before the commit. The
 //! thread does not belong to a caller, because a caller's thread that blocks or ends would delay all others.
 
-mod batch;
 mod gather;
-mod message;
-pub(crate) mod multi_row;
-mod queue;
-mod queued_statement;
-mod writer_thread;
+mod transaction;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::runtime::Builder;
+use tokio::time::{Instant, timeout_at};
 
-use self::queue::{LoneWrite, WriteQueue};
-use self::queued_statement::QueuedStatement;
-use crate::store::pace::{Crowded, admits};
-use crate::store::sql::argument::SqlArgument;
-use crate::store::sql::queue::Priority;
+use self::gather::GatherPause;
+use self::transaction::{MAX_BATCH, Writer};
+use crate::store::sql::queue::{NoPermit, PermitQueue, Priority, Turn};
+use crate::store::sql::queued_call::QueuedCall;
 use crate::store::sql::session::SqlClient;
-use crate::store::sql::statement::Statement;
-use crate::store::sql::statement::StatementOutcome;
+
+/// How long a batch waits for a lone write to finish.
+///
+/// SQLite would wait for the file's lock anyway, but in steps of a millisecond and more.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The group commit of one store.
-pub(crate) struct GroupCommit(Arc<WriteQueue>);
-
-/// How a statement is sent.
-pub(crate) enum WritePath<'g> {
-    /// Alone; statements that arrive while this is held are queued.
-    Alone(LoneWrite<'g>),
-    /// In a batch.
-    Queued(oneshot::Receiver<StatementOutcome>),
-    /// Alone, because there is no thread.
-    Unqueued,
-    /// A claim that could not be written in time.
-    Refused(Crowded),
+pub(crate) struct GroupCommit {
+    queue: Arc<PermitQueue>,
+    client: Arc<dyn SqlClient>,
+    /// Started by the first write that is queued.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl GroupCommit {
     pub(crate) fn new(client: Arc<dyn SqlClient>) -> Self {
-        Self(WriteQueue::new(client))
+        Self {
+            queue: PermitQueue::of_writes(),
+            client,
+            thread: Mutex::default(),
+        }
     }
 
-    /// Queues a statement, or lets it be sent alone.
-    pub(crate) fn enter(
+    /// Waits for the right to send a write alone, or for its outcome in a batch.
+    ///
+    /// [`Turn::Alone`]: it is no part of a batch, or that has failed.
+    pub(in super::super) async fn take(
         &self,
-        what: &'static str,
         priority: Priority<'_>,
-        statement: &Statement,
-        arguments: &[SqlArgument<'_>],
-    ) -> WritePath<'_> {
-        let mut state = self.0.lock();
-        if let Some(lone) = self.0.lone_write(&mut state) {
-            return WritePath::Alone(lone);
+        patience: Duration,
+        call: impl FnOnce() -> Option<QueuedCall>,
+    ) -> Result<Turn, NoPermit> {
+        let call = || self.has_thread().then(call).flatten();
+        self.queue.take((priority, false), patience, call).await
+    }
+
+    /// Starts the thread, unless it runs. Without it each write is sent alone, which is slower.
+    fn has_thread(&self) -> bool {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            let queued = Queued(Arc::clone(&self.queue));
+            let client = Arc::clone(&self.client);
+            let named = std::thread::Builder::new().name("idem-sqlite".to_owned());
+            let started = named.spawn(move || {
+                let runtime = Builder::new_current_thread().enable_time().build();
+                if let Ok(runtime) = runtime {
+                    runtime.block_on(write(&queued.0, client));
+                }
+            });
+            *thread = started.ok();
         }
-        if !state.thread {
-            // Without another thread it works as well, but slower.
-            if writer_thread::start(&self.0).is_err() {
-                return WritePath::Unqueued;
-            }
-            state.thread = true;
-        }
-        if let Priority::Claim(admission) = priority {
-            let (waiting, now) = (state.claims.len(), std::time::Instant::now());
-            state.pace.joined(waiting, now);
-            if let Err(crowded) = admits(&state.pace, waiting, admission, now) {
-                return WritePath::Refused(crowded);
-            }
-        }
-        let (queued, reply) = QueuedStatement::new(what, statement, arguments);
-        match priority {
-            Priority::Ending => state.endings.push(queued),
-            _ => state.claims.push(queued),
-        }
-        let enough = state.queued() >= state.wanted;
-        drop(state);
-        if enough {
-            self.0.wake.notify_one();
-        }
-        WritePath::Queued(reply)
+        thread.is_some()
     }
 }
 
 impl Drop for GroupCommit {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.wake.notify_one();
+        self.queue.close();
     }
 }
 
 debug_fields!(GroupCommit {});
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// The queue of the thread. If that fails, the callers of the queued writes are woken.
+struct Queued(Arc<PermitQueue>);
 
-    use tokio::time::Instant;
+impl Drop for Queued {
+    fn drop(&mut self) {
+        drop(self.0.take_all(usize::MAX));
+    }
+}
 
-    use super::gather::GatherPause;
-    use super::queue::Next;
-    use super::*;
-    use crate::credentials::Credentials;
-    use crate::store::sql::dialect::StatementKind;
-    use crate::store::sql::session::{SqlFuture, SqlSession};
-
-    struct NoClient;
-
-    impl SqlClient for NoClient {
-        fn connect(&self, _: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>> {
-            unreachable!("there is no thread")
+/// Writes what is queued, until the queue is closed.
+async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
+    let mut writer = Writer::new(client);
+    let (mut pause, mut is_stuck) = (GatherPause::default(), false);
+    loop {
+        queue.woken().await;
+        let until = Instant::now() + PATIENCE;
+        while queue.used() > 0 && !is_stuck {
+            // Its caller may be blocked, and then never ends its write.
+            is_stuck = timeout_at(until, queue.woken()).await.is_err();
         }
-    }
-
-    /// A queue without a thread, with a lone write in progress and two queued statements.
-    fn queued(group: &GroupCommit) -> LoneWrite<'_> {
-        let statement = Statement::new(StatementKind::Execute, "", Vec::new());
-        group.0.lock().thread = true;
-        let enter = |what, priority| group.enter(what, priority, &statement, &[]);
-        let WritePath::Alone(lone) = enter("first", Priority::Other) else {
-            panic!("the first write is alone")
-        };
-        for (what, priority) in [
-            ("a read", Priority::Other),
-            ("a completion", Priority::Ending),
-        ] {
-            assert!(matches!(enter(what, priority), WritePath::Queued(_)));
+        let permit = queue.overtaking();
+        loop {
+            let (batch, began) = (queue.take_all(MAX_BATCH), Instant::now());
+            if batch.is_empty() {
+                break;
+            }
+            let replies = batch.len();
+            writer.write(batch).await;
+            pause.after(queue, replies, began.elapsed()).await;
         }
-        lone
-    }
-
-    #[test]
-    fn endings_are_written_first() {
-        let group = GroupCommit::new(Arc::new(NoClient));
-        drop(queued(&group));
-        let next = group
-            .0
-            .next((0, Instant::now()), &mut GatherPause::default());
-        let Next::Write(batch) = next else {
-            panic!("no write is in progress")
-        };
-        let order: Vec<_> = batch.iter().map(|queued| queued.what).collect();
-        assert_eq!(order, ["a completion", "a read"]);
-    }
-
-    #[test]
-    fn a_lone_write_is_awaited_until_its_limit() {
-        let group = GroupCommit::new(Arc::new(NoClient));
-        let _lone = queued(&group);
-        let now = Instant::now();
-        let next = |lone, until| group.0.next((lone, until), &mut GatherPause::default());
-        // Another one was awaited before, and its limit has passed.
-        assert!(matches!(next(0, now), Next::AwaitLone(1)));
-        assert!(matches!(
-            next(1, now + Duration::from_hours(1)),
-            Next::AwaitLone(1)
-        ));
-        assert!(matches!(next(1, now), Next::Write(_)));
+        is_stuck &= queue.used() > 1;
+        drop(permit);
+        if queue.is_closed() {
+            return;
+        }
     }
 }
