@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::background::Background;
 use super::breaker::{Breaker, BreakerDecision, BreakerEvent};
-use super::epochs::{Epoch, Epochs, closing, opening, record_of};
+use super::epochs::{Epoch, Epochs, Trust, closing, opening, record_of};
 use super::stats::{Counters, count};
 use super::unacked::UnackedCompletions;
 use crate::env::clock::{Clock, SystemClock, deadline};
+use crate::env::moment::Moment;
 use crate::env::observer::EventKind;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
@@ -55,13 +56,13 @@ pub(super) struct Layers {
 #[derive(Clone, Debug)]
 pub(super) struct CopyKey {
     pub(super) copy: Option<RecordKey>,
-    trusted_until: Option<Instant>,
+    trust: Option<Trust>,
 }
 
 impl CopyKey {
     /// Whether a call is answered from the copy at this moment.
     fn is_trusted(&self) -> bool {
-        (self.trusted_until).is_some_and(|until| Instant::now() < until)
+        self.trust.is_some_and(|trust| trust.holds(Moment::now()))
     }
 }
 
@@ -70,7 +71,7 @@ enum CopyChange {
         record: Bytes,
         left: Duration,
         /// Since when that is left.
-        since: Instant,
+        since: Moment,
         /// How much sooner the copy ends.
         margin: Duration,
     },
@@ -97,7 +98,7 @@ impl Layers {
         let at = |copies| RecordKey::under(copies, key.operation().clone(), *key.digest());
         CopyKey {
             copy: seen.copies.map(at),
-            trusted_until: seen.trusted_until,
+            trust: seen.trust,
         }
     }
 
@@ -187,7 +188,7 @@ impl Layers {
         copy_key: &CopyKey,
         record: &Bytes,
         left: Duration,
-        since: Instant,
+        since: Moment,
     ) {
         let fits = self
             .fast
@@ -231,9 +232,15 @@ impl Layers {
                     since,
                     margin,
                 } => {
-                    // The margin covers delays on the way.
-                    let left = left.saturating_sub(since.elapsed().max(margin));
-                    within(PATIENCE, fast.keep(&copy, &record, left)).await
+                    let keep = match Moment::now().since(since) {
+                        // The margin covers delays on the way.
+                        Some(passed) => {
+                            fast.keep(&copy, &record, left.saturating_sub(passed.max(margin)))
+                        }
+                        // Suspended since then: a copy could outlive the record.
+                        None => fast.forget(&copy, None),
+                    };
+                    within(PATIENCE, keep).await
                 }
                 CopyChange::Forget { owner } => {
                     within(PATIENCE, fast.forget(&copy, owner.as_ref())).await
@@ -257,7 +264,7 @@ impl Layers {
             }
             count(&self.counters.misses);
         }
-        let since = Instant::now();
+        let since = Moment::now();
         let reply = self.durable.read(key).await?;
         if let ReadReply::Found { record, left } = &reply {
             if is_final(&record.header) {
@@ -285,7 +292,7 @@ impl Layers {
     /// Waits until no process answers from copies any more.
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
-        let asked = Instant::now();
+        let asked = Moment::now();
         let ClaimReply::Granted { fence, attempt, .. } = self.durable.claim(&epoch, &claim).await?
         else {
             return Err(StoreError::new(
@@ -324,7 +331,7 @@ impl Layers {
         closed: &Header,
     ) -> Result<bool, StoreError> {
         let open = Bytes::copy_from_slice(&opening(closed).encode());
-        let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
+        let (epoch, asked) = (record_of(Arc::clone(prefix)), Moment::now());
         let opened = self.resolve(&epoch, closed, None, &open).await? == ResolveReply::Resolved;
         if opened {
             let number = closed.fence.get();
@@ -413,7 +420,7 @@ impl Tending {
                 let Some(layers) = self.layers.upgrade() else {
                     return;
                 };
-                let asked = Instant::now();
+                let asked = Moment::now();
                 if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
                     && let Some(epoch) = Epoch::of(&reply)
                 {

@@ -1,13 +1,14 @@
 //! The layered store, and its operations.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::epochs;
 use super::layers::{Layers, PATIENCE};
 use super::stats::LayeredStats;
+use crate::env::moment::Moment;
 use crate::env::observer::{Event, EventKind, Observer};
 #[cfg(feature = "_sql")]
 use crate::identity::fingerprint::Fingerprint;
@@ -134,7 +135,7 @@ impl LayeredStore {
         {
             return Ok(ClaimReply::Done { record, left });
         }
-        let since = Instant::now();
+        let since = Moment::now();
         let reply = self.0.durable.admit(key, request, admission).await?;
         if let ClaimReply::Done { record, left } = &reply
             && is_final(&record.header)
