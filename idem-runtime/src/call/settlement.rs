@@ -447,7 +447,7 @@ impl HeldClaim {
                 ..self.lease.claim()
             };
             let reply = {
-                let reply = pin!(self.core.store.complete_claim(key, &claim, record));
+                let reply = pin!(self.core.store.complete(key, Some(&claim), record));
                 deadline(clock, attempt.min(reply_deadline), reply).await
             };
             let reply = match reply {
@@ -650,13 +650,9 @@ impl HeldClaim {
         }
         loop {
             let (key, store) = (&self.lease.key, &self.core.store);
-            let reply = if journal.is_empty() && !replaces {
-                store.release(key, &owner, remains)
-            } else {
-                store.release_with_journal(key, &owner, remains, &journal, None)
-            };
+            let journals = (replaces || !journal.is_empty()).then_some((&journal, None));
             let reply = {
-                let reply = pin!(reply);
+                let reply = pin!(store.release(key, &owner, remains, journals));
                 deadline(clock, moment, reply).await
             };
             match reply {

@@ -23,10 +23,14 @@ use crate::record::{
 };
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache, is_final};
-use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
+use crate::store::{
+    Admission, ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind,
+};
 
 /// The longest time of a background operation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The patience of the claim that closes an epoch: a reset is no call that another one can take the place of.
+const UNHURRIED: Duration = Duration::from_secs(60);
 /// Requests of one probe. Several, because a silent connection is replaced only after some requests.
 const PROBE_REQUESTS: u32 = 4;
 /// The number of concurrent copies. Further ones are skipped.
@@ -293,8 +297,9 @@ impl Layers {
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
         let asked = Moment::now();
-        let ClaimReply::Granted { fence, attempt, .. } = self.durable.claim(&epoch, &claim).await?
-        else {
+        let admission = Admission::new(UNHURRIED);
+        let reply = self.durable.claim(&epoch, &claim, &admission).await?;
+        let ClaimReply::Granted { fence, attempt, .. } = reply else {
             return Err(StoreError::new(
                 StoreErrorKind::Protocol,
                 "the durable store does not grant the record by which the copies of a reset key are \

@@ -160,14 +160,6 @@ impl Store for RedisStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         if let Some(error) = self.0.overload(key, admission) {
@@ -180,18 +172,10 @@ impl Store for RedisStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, None, record))
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, Some(claim), record))
+        StoreFuture::pending(self.0.complete(key, claim, record))
     }
 
     fn release<'a>(
@@ -199,19 +183,9 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains, None))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains, Some((journal, seen))))
+        StoreFuture::pending(self.0.release(key, owner, remains, journals))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
