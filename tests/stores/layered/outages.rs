@@ -167,8 +167,7 @@ async fn a_background_job_that_panics_is_begun_again() {
         works: Arc::default(),
         has_panicked: Arc::default(),
     };
-    let soon = |store: LayeredStoreBuilder| store.pause(Duration::from_millis(1));
-    let fixture = Fixture::with(fast.clone(), &durable, soon);
+    let fixture = Fixture::with(fast.clone(), &durable, |store| store);
     let fails = async {
         // The fast store is not queried before the epoch is known.
         while !fixture.stats().degraded {

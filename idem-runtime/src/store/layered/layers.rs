@@ -36,6 +36,8 @@ const PROBE_REQUESTS: u32 = 4;
 /// The number of concurrent copies. Further ones are skipped.
 const MOST_WRITES: u64 = 1024;
 
+/// How much sooner than the answer its copy expires: the delay of a write on its way to the fast store.
+const MARGIN: Duration = Duration::from_secs(5);
 /// How long one reading of a running claim serves all waiting calls.
 const HINT: Duration = Duration::from_secs(1);
 
@@ -44,7 +46,6 @@ pub(super) struct Layers {
     pub(super) fast: Arc<dyn ReadCache>,
     pub(super) durable: Arc<dyn Store>,
     pub(super) patience: Duration,
-    pub(super) margin: Duration,
     pub(super) epochs: Epochs,
     pub(super) breaker: Breaker,
     pub(super) background: Background,
@@ -181,7 +182,7 @@ impl Layers {
             return None;
         }
         count(&self.counters.hits);
-        Some((record, left + self.margin))
+        Some((record, left + MARGIN))
     }
 
     /// Keeps a copy of a record.
@@ -199,12 +200,12 @@ impl Layers {
             .max_record_bytes()
             .is_none_or(|most| record.len() <= most);
         let (record, left) = bounded(record, left);
-        let change = if fits && left > self.margin {
+        let change = if fits && left > MARGIN {
             CopyChange::Keep {
                 record,
                 left,
                 since,
-                margin: self.margin,
+                margin: MARGIN,
             }
         } else {
             // Waiting calls are notified in either case.
@@ -263,7 +264,7 @@ impl Layers {
             let is_final = is_final(&record.header);
             if is_final || !record.header.lease_left(left).is_zero() {
                 count(&self.counters.hits);
-                let left = if is_final { left + self.margin } else { left };
+                let left = if is_final { left + MARGIN } else { left };
                 return Ok(ReadReply::Found { record, left });
             }
             count(&self.counters.misses);

@@ -61,7 +61,7 @@ use crate::store::{
 /// # Copies
 ///
 /// A copy is the record, byte by byte, under a name of its own, `{prefix}:+{epoch}:…`, which no engine can have as its
-/// prefix: the fast store may be the store of other engines as well. A copy expires `margin` (5 s) before the answer
+/// prefix: the fast store may be the store of other engines as well. A copy expires 5 s before the answer
 /// does. Unknown outcomes are not copied, nor are answers that are larger than the fast store accepts.
 ///
 /// # Write access to the fast store
@@ -101,25 +101,6 @@ impl LayeredStore {
     #[must_use]
     pub fn stats(&self) -> LayeredStats {
         self.0.counters.read(self.0.breaker.is_open())
-    }
-
-    /// Removes the copy of a key.
-    ///
-    /// For a record that was changed past this store. Caches of other processes are not reached: reset the key through
-    /// an engine for that.
-    ///
-    /// # Errors
-    ///
-    /// Those of the fast store.
-    ///
-    /// # Cancel safety
-    ///
-    /// If dropped, the copy may or may not have been removed.
-    pub async fn forget(&self, key: &RecordKey) -> Result<(), StoreError> {
-        match self.0.copy_key(key).copy {
-            Some(copy) => self.0.fast.forget(&copy, None).await,
-            None => Ok(()),
-        }
     }
 
     async fn claim(

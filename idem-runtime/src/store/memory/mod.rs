@@ -14,12 +14,13 @@ use bytes::Bytes;
 
 use self::capacity::Capacity;
 use self::expiry::Records;
+use super::invalidation::Listeners;
 use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 use super::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal,
-    ListReply, ListRequest, Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreError, StoreFuture,
-    Unreadable, Watch, Watchers, no_position,
+    ListReply, ListRequest, Listed, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply,
+    Remains, RenewReply, ResolveReply, State, Store, StoreError, StoreFuture, Unreadable, Watch,
+    Watchers, no_position,
 };
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::lock::Lock;

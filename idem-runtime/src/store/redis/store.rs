@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::notify::{ResolutionListener, Subscribers};
-use super::probe::{Report, Use};
+use super::probe::{Report, concerns_a_cache};
 use super::script::{Batches, Scripts};
 use super::topology::Topology;
 use crate::env::observer::Observer;
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{
-    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
-    ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, Store, StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Finding, Header, Journal,
+    ListReply, ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains,
+    RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or in a compatible server.
@@ -132,8 +132,9 @@ impl RedisStore {
         Self(Arc::new(core))
     }
 
-    pub(super) fn warnings_as(&self, used: Use) -> Vec<String> {
-        let mut warnings = self.0.report.warnings_as(used);
+    /// The selected warnings of the report, and those about the connections.
+    fn warnings_that(&self, selects: impl Fn(&Finding) -> bool) -> Vec<String> {
+        let mut warnings = self.0.report.warnings(selects);
         warnings.extend(self.0.transport.clone());
         warnings.extend(self.0.subscribers.warning());
         warnings
@@ -253,7 +254,7 @@ impl Store for RedisStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.warnings_as(Use::Store)
+        self.warnings_that(|_| true)
     }
 }
 
@@ -289,7 +290,7 @@ impl ReadCache for RedisStore {
 
     /// The warnings that hold for a cache. A restart, an eviction or a failover loses copies, which costs time only.
     fn warnings(&self) -> Vec<String> {
-        self.warnings_as(Use::Cache)
+        self.warnings_that(concerns_a_cache)
     }
 }
 

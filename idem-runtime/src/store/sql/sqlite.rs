@@ -5,7 +5,7 @@ pub(super) mod group_commit;
 
 use std::sync::Arc;
 
-use super::backend::{Database, Probed, Sqlite};
+use super::backend::{Backend, Probed, Sqlite};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
@@ -110,7 +110,7 @@ const DIALECT: Dialect = Dialect {
     },
 };
 
-impl Database for Sqlite {
+impl Backend for Sqlite {
     const DIALECT: &'static Dialect = Dialect::SQLITE;
 
     fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
