@@ -103,6 +103,25 @@ impl LayeredStore {
         self.0.counters.read(self.0.breaker.is_open())
     }
 
+    /// Removes the copy of a key.
+    ///
+    /// For a record that was changed past this store. Caches of other processes are not reached: reset the key through
+    /// an engine for that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the fast store.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the copy may or may not have been removed.
+    pub async fn forget(&self, key: &RecordKey) -> Result<(), StoreError> {
+        match self.0.copy_key(key).copy {
+            Some(copy) => self.0.fast.forget(&copy, None).await,
+            None => Ok(()),
+        }
+    }
+
     async fn claim(
         &self,
         key: &RecordKey,
