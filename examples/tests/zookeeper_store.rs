@@ -52,7 +52,7 @@ fn key(number: u8) -> RecordKey {
 }
 
 fn patient() -> Admission {
-    Admission::new(Duration::from_secs(60))
+    Admission::new(Duration::from_mins(1))
 }
 
 fn ask() -> ClaimRequest {

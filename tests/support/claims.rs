@@ -10,7 +10,7 @@ use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 
 /// The admission of a claim that waits longer than a test does.
 pub fn unhurried() -> Admission {
-    Admission::new(Duration::from_secs(300))
+    Admission::new(Duration::from_mins(5))
 }
 
 pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
