@@ -19,9 +19,9 @@ use bytes::Bytes;
 use idem_conformance::{BoxFuture, Fixture, Plant, cases};
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::author::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, Owner,
-    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture, Unreadable,
-    append, claim, complete, release, release_with_journal, released_life, renew, resolve,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal,
+    Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture,
+    Unreadable, append, claim, complete, release_with_journal, released_life, renew, resolve,
 };
 use idem_runtime::store::{RecordKey, Store};
 
@@ -90,7 +90,10 @@ impl Store for MapStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
+        admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
+        // Nothing waits in a queue before it is decided.
+        admission.sent();
         let decide = |current: Option<Current<'_>>, now| {
             let (reply, write) = claim(current, request, now);
             (reply, write.map(whole))
@@ -101,6 +104,7 @@ impl Store for MapStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        _: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let finished = match Record::decode(record.clone()) {
@@ -119,33 +123,14 @@ impl Store for MapStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = release(current, *owner, remains);
-            let write = current.zip(write).map(|(there, header)| {
-                // A release shortens the life of a record, or leaves it.
-                let shortened = released_life(&there.record.header, remains);
-                (
-                    rewritten(header, current).0,
-                    shortened.unwrap_or(there.left),
-                )
-            });
-            (reply, write)
-        };
-        self.operate(key, decide, ReleaseReply::Unreadable)
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        let decide = |current: Option<Current<'_>>, _| {
+            let kept = current.map_or_else(Journal::default, |there| there.record.journal());
+            let (journal, seen) = journals.unwrap_or((&kept, None));
             let (reply, write) = release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(there, record)| {
+                // A release shortens the life of a record, or leaves it.
                 let shortened = released_life(&there.record.header, remains);
                 (record, shortened.unwrap_or(there.left))
             });

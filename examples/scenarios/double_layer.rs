@@ -112,9 +112,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (_server, pool, durable) = Server::with_tables(SCHEMA, "idem_layers.records", 10).await?;
     // `LazyStore` is for a program that may start without its Redis.
     let fast = RedisStore::connect(redis.url()).await?;
-    let store = LayeredStore::builder(fast, durable)
-        .pause(Duration::from_millis(200))
-        .build();
+    let store = LayeredStore::new(fast, durable);
     // A writer of Redis can forge no answer: copies are sealed. The key is from your secret store.
     let keys = EncryptionKeys::new(1, [7; 32]);
     let mut phases = Table::new();

@@ -16,8 +16,8 @@ use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::author::{
-    ClaimReply, ClaimRequest, CompleteReply, HEADER, Header, Owner, ReadReply, RenewReply, State,
-    Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, HEADER, Header, Owner, ReadReply,
+    RenewReply, State, Watch,
 };
 use idem_runtime::store::{Fence, OutcomeKind, RecordKey, Store, StoreErrorKind};
 use tokio::runtime::Builder;
@@ -51,6 +51,10 @@ fn key(number: u8) -> RecordKey {
     RecordKey::new("shop".into(), Operation::new("pay"), digest)
 }
 
+fn patient() -> Admission {
+    Admission::new(Duration::from_mins(1))
+}
+
 fn ask() -> ClaimRequest {
     let mut request = ClaimRequest::new(OWNER, Duration::from_mins(1), HOUR);
     request.max_attempts = NonZeroU16::new(5);
@@ -75,14 +79,17 @@ fn answer(bytes: usize) -> Bytes {
 #[tokio::test]
 async fn the_largest_record_is_taken_and_a_larger_one_refused() {
     let store = shared("/largest").await;
-    let stored = store.complete(&key(1), &answer(LARGEST)).await.unwrap();
+    let stored = store
+        .complete(&key(1), None, &answer(LARGEST))
+        .await
+        .unwrap();
     assert_eq!(stored, CompleteReply::Stored { late: true });
     let ReadReply::Found { record, .. } = store.read(&key(1)).await.unwrap() else {
         panic!("it is there")
     };
     assert_eq!(record.as_bytes(), answer(LARGEST));
 
-    let error = store.complete(&key(2), &answer(LARGEST + 1)).await;
+    let error = store.complete(&key(2), None, &answer(LARGEST + 1)).await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
     assert_eq!(store.read(&key(2)).await.unwrap(), ReadReply::Absent);
@@ -99,11 +106,11 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
     let expired = place::data(&answer(HEADER), Duration::ZERO);
     client.create(&place.node, &expired, &closed).await.unwrap();
 
-    let error = store.claim(&key(1), &ask()).await.unwrap_err();
+    let error = store.claim(&key(1), &ask(), &patient()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().starts_with("a claim: the ACL"), "{error}");
     // The session is usable again.
-    let claimed = store.claim(&key(2), &ask()).await.unwrap();
+    let claimed = store.claim(&key(2), &ask(), &patient()).await.unwrap();
     assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
 }
 
@@ -111,13 +118,16 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
 async fn a_server_that_is_down_is_unavailable_and_found_again() {
     let server = ZooKeeperServer::start();
     let store = connect(server.addr(), "/idem").await;
-    let claimed = store.claim(&key(1), &ask()).await.unwrap();
+    let claimed = store.claim(&key(1), &ask(), &patient()).await.unwrap();
     server.kill();
-    let error = store.claim(&key(2), &ask()).await.unwrap_err();
+    let error = store.claim(&key(2), &ask(), &patient()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(!error.to_string().contains("in time"), "{error:?}");
     server.restart();
-    assert_eq!(store.claim(&key(1), &ask()).await.unwrap(), claimed);
+    assert_eq!(
+        store.claim(&key(1), &ask(), &patient()).await.unwrap(),
+        claimed
+    );
 }
 
 #[tokio::test]
@@ -127,7 +137,10 @@ async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
     let store = shared(root).await;
     assert_eq!(store.sweep().await.unwrap(), 0);
     for number in 0..6 {
-        store.complete(&key(number), &answer(100)).await.unwrap();
+        store
+            .complete(&key(number), None, &answer(100))
+            .await
+            .unwrap();
     }
     for number in 0..3 {
         let expired = place::data(&answer(100), Duration::ZERO);
@@ -152,7 +165,7 @@ async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
     proxy.cut();
     told(&mut watch).await;
     let other = shared("/cut").await;
-    other.complete(&key(1), &answer(100)).await.unwrap();
+    other.complete(&key(1), None, &answer(100)).await.unwrap();
     told(&mut watch).await;
 }
 
@@ -179,15 +192,18 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
         assert_eq!(store.read(&key(1)).await.unwrap(), ReadReply::Absent);
         let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
         let other = shared(root).await;
-        other.complete(&key(1), &answer(100)).await.unwrap();
+        other.complete(&key(1), None, &answer(100)).await.unwrap();
         told(&mut watch).await;
         other
     });
     in_a_runtime(async {
         store.watch(&key(2)).await.unwrap_err();
         let mut watch = store.watch(&key(2)).await.unwrap().unwrap();
-        other.complete(&key(2), &answer(100)).await.unwrap_err();
-        other.complete(&key(2), &answer(100)).await.unwrap();
+        other
+            .complete(&key(2), None, &answer(100))
+            .await
+            .unwrap_err();
+        other.complete(&key(2), None, &answer(100)).await.unwrap();
         told(&mut watch).await;
     });
 }
@@ -195,7 +211,8 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
 #[tokio::test]
 async fn renewals_do_not_wait_for_the_calls() {
     let store = shared("/renewed").await;
-    let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key(1), &ask()).await.unwrap()
+    let ClaimReply::Granted { fence, attempt, .. } =
+        store.claim(&key(1), &ask(), &patient()).await.unwrap()
     else {
         panic!("nothing stands there")
     };

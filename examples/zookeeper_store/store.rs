@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use idem_runtime::store::author::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Journal, Owner,
-    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture, Unreadable,
-    Watch, append, claim, complete, release, release_with_journal, released_life, renew, resolve,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header,
+    Journal, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply,
+    StoreFuture, Unreadable, Watch, append, claim, complete, release_with_journal, released_life,
+    renew, resolve,
 };
 use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use zookeeper_client::Client;
@@ -155,7 +156,9 @@ impl Store for ZooKeeperStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
+        admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
+        admission.sent();
         let decide = |current: Option<Current<'_>>, now_us| {
             let (reply, write) = claim(current, request, now_us);
             (reply, write.as_ref().map(Write::record))
@@ -166,6 +169,7 @@ impl Store for ZooKeeperStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        _: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let finished = match whole(record) {
@@ -186,32 +190,15 @@ impl Store for ZooKeeperStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        let decide = move |current: Option<Current<'_>>, _| {
-            let (reply, write) = release(current, *owner, remains);
-            let write = current.zip(write).map(|(current, new)| {
-                let life = released_life(&current.record.header, remains);
-                let life = life.unwrap_or(current.left);
-                Write::header(new, Some(current)).living_for(life)
-            });
-            (reply, write)
-        };
-        let what = "a release";
-        self.operate(&self.calls, what, key, decide, ReleaseReply::Unreadable)
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        if let Err(error) = check_size(HEADER + journal.as_bytes().len()) {
+        let written = journals.map_or(0, |(journal, _)| journal.as_bytes().len());
+        if let Err(error) = check_size(HEADER + written) {
             return StoreFuture::ready(Err(error));
         }
         let decide = move |current: Option<Current<'_>>, _| {
+            let kept = current.map_or_else(Journal::default, |there| there.record.journal());
+            let (journal, seen) = journals.unwrap_or((&kept, None));
             let (reply, write) = release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(current, record)| {
                 let life = released_life(&current.record.header, remains);

@@ -226,24 +226,20 @@ impl Probe {
         self.on(RecordKey::new(self.fixture.prefix(), operation, digest))
     }
 
-    pub(super) async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimReply, StoreError> {
-        self.store.claim(&self.key, request).await
-    }
-
-    pub(super) async fn claim(&self, request: &ClaimRequest) -> ClaimReply {
-        ok("claim", self.try_claim(request).await)
-    }
-
     /// Claims as an engine does, which releases a claim without a reply only if it was sent, as [`Admission`] states.
-    pub(super) async fn admit(&self, request: &ClaimRequest) -> ClaimReply {
+    pub(super) async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimReply, StoreError> {
         let admission = Admission::new(self.fixture.patience());
-        let reply = self.store.admit(&self.key, request, &admission).await;
+        let reply = self.store.claim(&self.key, request, &admission).await;
         let is_granted = matches!(reply, Ok(ClaimReply::Granted { .. }));
         assert!(
             admission.waited().is_some() || !is_granted,
             "a granted claim was sent"
         );
-        ok("admit", reply)
+        reply
+    }
+
+    pub(super) async fn claim(&self, request: &ClaimRequest) -> ClaimReply {
+        ok("claim", self.try_claim(request).await)
     }
 
     pub(super) fn new_owner(&self) -> Owner {
@@ -251,24 +247,21 @@ impl Probe {
     }
 
     pub(super) async fn complete_without_claim(&self, record: &Bytes) -> CompleteReply {
-        ok("complete", self.store.complete(&self.key, record).await)
+        let reply = self.store.complete(&self.key, None, record).await;
+        ok("complete", reply)
     }
 
     /// Completes with the header of the ending claim, as [`request_by`] requests it. If that header is wrong, or the claim is
     /// gone, the reply is the same as without it.
     pub(super) async fn complete(&self, record: &Bytes) -> CompleteReply {
-        let reply = match Header::decode(record) {
-            Ok(done) => {
-                let claim = with!(done, state: pending(), retain: RETAIN);
-                self.store.complete_claim(&self.key, &claim, record).await
-            }
-            Err(_) => self.store.complete(&self.key, record).await,
-        };
+        let done = Header::decode(record).ok();
+        let claim = done.map(|done| with!(done, state: pending(), retain: RETAIN));
+        let reply = self.store.complete(&self.key, claim.as_ref(), record).await;
         ok("complete", reply)
     }
 
     pub(super) async fn release(&self, owner: Owner, remains: Remains) -> ReleaseReply {
-        let reply = self.store.release(&self.key, &owner, remains).await;
+        let reply = self.store.release(&self.key, &owner, remains, None).await;
         ok("release", reply)
     }
 
@@ -280,7 +273,7 @@ impl Probe {
     ) -> ReleaseReply {
         let journal = Journal::new(Bytes::copy_from_slice(journal));
         let store = &self.store;
-        let reply = store.release_with_journal(&self.key, &owner, remains, &journal, None);
+        let reply = store.release(&self.key, &owner, remains, Some((&journal, None)));
         ok("release", reply.await)
     }
 

@@ -6,8 +6,8 @@ use super::probe::{
     finished, header, owner, pending, record, request_by, undecided, unlimited,
 };
 use idem_runtime::store::author::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, ListRequest, ReleaseReply,
-    Remains, RenewReply, ResolveReply, State,
+    AppendReply, ClaimReply, CompleteReply, Header, ListRequest, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,15 +86,6 @@ where
     (one.await.expect(failed), two.await.expect(failed))
 }
 
-/// Claims by one of the two operations that do.
-async fn claim(p: &Probe, turn: usize, request: &ClaimRequest) -> ClaimReply {
-    if turn.is_multiple_of(2) {
-        p.admit(request).await
-    } else {
-        p.claim(request).await
-    }
-}
-
 async fn clients_have_different_owners(p: Probe) {
     let clients = [p.client(), p.client()];
     let owners: Vec<_> = (0..32).map(|n| clients[n % 2].new_owner()).collect();
@@ -106,7 +97,7 @@ async fn clients_have_different_owners(p: Probe) {
 async fn race(p: &Probe, max_attempts: u16) -> (usize, Header) {
     let replies = at_once(p, CLAIMERS, |p, client| async move {
         let request = at_most(max_attempts, owner(client));
-        claim(&p, client, &request).await
+        p.claim(&request).await
     })
     .await;
     let mut winners = Vec::new();
@@ -165,7 +156,7 @@ async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
                 one.complete_without_claim(&answer).await
             }
         };
-        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         match both(round, completion, takeover).await {
             (CompleteReply::Stored { late: false }, ClaimReply::Done { record, .. }) => {
                 assert_eq!(record.body(), b"first");
@@ -183,7 +174,7 @@ async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let renewal = async move { one.renew(&header(pending())).await };
-        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         let holder = match both(round, renewal, takeover).await {
             (RenewReply::Renewed, ClaimReply::Running { .. }) => A,
             (RenewReply::Lost, ClaimReply::Granted { .. }) => B,
@@ -201,7 +192,7 @@ async fn an_append_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let append = async move { one.append(&header(pending()), b"step", 0).await };
-        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         let holder = match both(round, append, takeover).await {
             (AppendReply::Appended, ClaimReply::Running { .. }) => A,
             (AppendReply::Lost, ClaimReply::Granted { .. }) => B,
@@ -277,7 +268,7 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
                 one.release_with_journal(A, Remains::Request, b"").await
             }
         };
-        let takeover = async move { claim(&two, round / 2, &request_by(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         let (released, taken) = both(round, release, takeover).await;
         let attempt = expect!(taken, ClaimReply::Granted { attempt, .. } => attempt);
         let expected = match released {

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use idem_conformance::{BoxFuture, Fixture, History, Plant, replay, sequences};
 use idem_runtime::clock::ManualClock;
-use idem_runtime::store::author::{Owner, ReadReply, ReleaseReply, Remains, State, StoreFuture};
+use idem_runtime::store::author::{
+    Journal, Owner, ReadReply, ReleaseReply, Remains, State, StoreFuture,
+};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
@@ -69,10 +71,11 @@ impl Forward for Flawed {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::pending(async move {
             let ReadReply::Found { record, .. } = self.store.read(key).await? else {
-                return self.store.release(key, owner, remains).await;
+                return (self.store).release(key, owner, remains, journals).await;
             };
             let release = Release {
                 key,
@@ -82,8 +85,12 @@ impl Forward for Flawed {
             };
             match (self.flaw)(&release) {
                 true if release.is_own => Ok(ReleaseReply::Superseded),
-                true => self.store.release(key, &record.header.owner, remains).await,
-                false => self.store.release(key, owner, remains).await,
+                true => {
+                    (self.store)
+                        .release(key, &record.header.owner, remains, journals)
+                        .await
+                }
+                false => (self.store).release(key, owner, remains, journals).await,
             }
         })
     }

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The folders that are mutated, below `idem-runtime/src`.
-pub(crate) const FOLDERS: [&str; 9] = [
+pub(crate) const FOLDERS: [&str; 10] = [
     "record",
     "identity",
     "outcome",
+    "env",
     "call",
     "http",
     "store/memory",

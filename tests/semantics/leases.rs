@@ -204,16 +204,16 @@ impl Forward for PanicsOnce {
         self.store.renew(key, claim)
     }
 
-    fn complete_claim<'a>(
+    fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
-        claim: &'a Header,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         match self.completions.fetch_add(1, Ordering::SeqCst) {
             0 => StoreFuture::pending(std::future::pending()),
             1 => panic!("a bug in a store"),
-            _ => self.store.complete_claim(key, claim, record),
+            _ => self.store.complete(key, claim, record),
         }
     }
 }

@@ -1,8 +1,17 @@
 //! The records of claims and completions, as the engine writes them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use idem_runtime::store::author::{ClaimReply, ClaimRequest, CompleteReply, Header, State};
+use idem_runtime::store::author::{
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, State,
+};
 use idem_runtime::store::{OutcomeKind, RecordKey, Store};
+
+/// The admission of a claim that waits longer than a test does.
+pub fn unhurried() -> Admission {
+    Admission::new(Duration::from_mins(5))
+}
 
 pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
@@ -17,7 +26,7 @@ pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
 
 /// Claims a key that no other owner has.
 pub async fn take(store: &dyn Store, key: &RecordKey, request: &ClaimRequest) -> Header {
-    let reply = store.claim(key, request).await;
+    let reply = store.claim(key, request, &unhurried()).await;
     granted(request, &reply.expect("the store is up"))
 }
 
@@ -29,7 +38,7 @@ pub fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
 
 /// Completes a claim that is not lost.
 pub async fn complete(store: &dyn Store, key: &RecordKey, record: &Bytes) {
-    let stored = store.complete(key, record).await;
+    let stored = store.complete(key, None, record).await;
     let stored = stored.expect("the store is up");
     assert_eq!(stored, CompleteReply::Stored { late: false });
 }

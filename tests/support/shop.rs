@@ -208,7 +208,10 @@ impl Shop {
         let prefix = self.prefix.clone().into();
         let key = RecordKey::new(prefix, Operation::new("shop.ask"), digest);
         let request = asks(Owner::random());
-        let error = self.store.claim(&key, &request).await;
+        let error = self
+            .store
+            .claim(&key, &request, &crate::claims::unhurried())
+            .await;
         let error = error.expect_err("the claim is refused");
         assert_discreet(&error);
         (error.kind(), error.to_string())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::claim::Acquired;
 use idem_runtime::key::{Operation, ToKey};
-use idem_runtime::store::author::{ClaimReply, ClaimRequest, Header, Owner, State};
+use idem_runtime::store::author::{Admission, ClaimReply, ClaimRequest, Header, Owner, State};
 use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
 use serde::{Deserialize, Serialize};
@@ -137,7 +137,11 @@ impl Site {
         let key = RecordKey::new(PREFIX.into(), Operation::new(operation.to_owned()), digest);
         let lease = Duration::from_millis(1);
         let request = ClaimRequest::new(Owner::random(), lease, Duration::from_secs(86_400));
-        let reply = self.store.claim(&key, &request).await.unwrap();
+        let reply = self
+            .store
+            .claim(&key, &request, &Admission::new(Duration::from_secs(60)))
+            .await
+            .unwrap();
         let ClaimReply::Granted { fence, .. } = reply else {
             panic!("{reply:?}");
         };

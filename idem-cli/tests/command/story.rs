@@ -84,7 +84,7 @@ impl Story<'_> {
                 let (key, header) = &self.abandoned[&of];
                 let answer = serde_json::to_vec(&end.unwrap()).unwrap();
                 let late = [&header.encode()[..], &answer].concat();
-                let reply = site.store.complete(key, &late.into()).await.unwrap();
+                let reply = site.store.complete(key, None, &late.into()).await.unwrap();
                 assert_eq!(reply, CompleteReply::Stored { late: true });
                 return;
             }

@@ -55,12 +55,10 @@ pub(super) enum Call {
     Claim {
         key: usize,
         request: ClaimRequest,
-        /// By `admit`.
-        admits: bool,
     },
     Complete {
         key: usize,
-        /// The claim that is passed to `complete_claim`.
+        /// The claim that is passed with it.
         claim: Option<Header>,
         record: Written,
     },
@@ -68,7 +66,7 @@ pub(super) enum Call {
         key: usize,
         owner: Owner,
         remains: Remains,
-        /// That of `release_with_journal`.
+        /// The one to write.
         journal: Option<Journal>,
         seen: Option<Journal>,
     },
@@ -211,25 +209,14 @@ impl Call {
     pub(super) async fn send(&self, setting: &Setting) -> Reply {
         let (store, keys) = (&setting.store, &setting.keys);
         match self {
-            Self::Claim {
-                key,
-                request,
-                admits,
-            } => {
+            Self::Claim { key, request } => {
                 let admission = Admission::new(setting.fixture.patience());
-                let reply = if *admits {
-                    store.admit(&keys[*key], request, &admission).await
-                } else {
-                    store.claim(&keys[*key], request).await
-                };
+                let reply = store.claim(&keys[*key], request, &admission).await;
                 replied(reply, Reply::Claim)
             }
             Self::Complete { key, claim, record } => {
-                let reply = match claim {
-                    Some(claim) => store.complete_claim(&keys[*key], claim, &record.0).await,
-                    None => store.complete(&keys[*key], &record.0).await,
-                };
-                replied(reply, Reply::Complete)
+                let reply = store.complete(&keys[*key], claim.as_ref(), &record.0);
+                replied(reply.await, Reply::Complete)
             }
             Self::Release {
                 key,
@@ -238,15 +225,9 @@ impl Call {
                 journal,
                 seen,
             } => {
-                let key = &keys[*key];
-                let reply = match journal {
-                    Some(journal) => {
-                        let seen = seen.as_ref();
-                        (store.release_with_journal(key, owner, *remains, journal, seen)).await
-                    }
-                    None => store.release(key, owner, *remains).await,
-                };
-                replied(reply, Reply::Release)
+                let journals = journal.as_ref().map(|journal| (journal, seen.as_ref()));
+                let reply = store.release(&keys[*key], owner, *remains, journals);
+                replied(reply.await, Reply::Release)
             }
             Self::Renew { key, claim } => {
                 replied(store.renew(&keys[*key], claim).await, Reply::Renew)

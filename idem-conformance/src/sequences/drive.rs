@@ -282,12 +282,7 @@ impl Driver<'_> {
         request.reconciles &= request.needs != Needs::Verdict;
         request.dated = choices.of(&[true, false]);
         request.records_attempts = self.model.keeps_journals && choices.of(&[false, true]);
-        let admits = choices.of(&[false, true]);
-        Call::Claim {
-            key,
-            request,
-            admits,
-        }
+        Call::Claim { key, request }
     }
 
     fn complete(&self, key: usize, choices: &mut Choices) -> Call {

@@ -1,6 +1,6 @@
 /// The shortest history found by `idem_conformance::sequences`, by seed 4 of "journals".
 async fn history(fixture: &std::sync::Arc<dyn idem_conformance::Fixture>) {
-    // Step 1: Claim { key: 0, request: ClaimRequest { owner: owners[0], fingerprint: Fingerprint(01010101…), types: AnswerTypes(0d0a, 0024), any_type: false, lease: 3s, retain: 36s, max_attempts: None, reconciles: false, needs: Nothing, dated: true, records_attempts: false }, admits: false }
+    // Step 1: Claim { key: 0, request: ClaimRequest { owner: owners[0], fingerprint: Fingerprint(01010101…), types: AnswerTypes(0d0a, 0024), any_type: false, lease: 3s, retain: 36s, max_attempts: None, reconciles: false, needs: Nothing, dated: true, records_attempts: false } }
     // expected Claim(Granted { fence: fence1, attempt: 1, fresh: true, journal: Journal(0 bytes) })
     // Step 2: Release { key: 0, owner: owners[1], remains: Attempt, journal: None, seen: None }
     // expected Release(Superseded)

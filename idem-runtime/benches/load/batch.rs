@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::author::{ClaimReply, ClaimRequest, Owner};
+use idem_runtime::store::author::{Admission, ClaimReply, ClaimRequest, Owner};
 use idem_runtime::store::{RecordKey, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -68,7 +68,10 @@ impl Call {
                 let (key, owner) = (random_key(), Owner::random());
                 let (lease, retain) = (Duration::from_secs(30), Duration::from_secs(2 * 60));
                 let request = ClaimRequest::new(owner, lease, retain);
-                let reply = store.claim(&key, &request).await.unwrap();
+                let reply = store
+                    .claim(&key, &request, &Admission::new(lease))
+                    .await
+                    .unwrap();
                 assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
             }
             Self::First(customer) => {

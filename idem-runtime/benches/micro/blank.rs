@@ -5,8 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use idem_runtime::store::author::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply, ReleaseReply,
-    Remains, RenewReply, ResolveReply, StoreFuture,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply,
+    ReleaseReply, Remains, RenewReply, ResolveReply, StoreFuture,
 };
 use idem_runtime::store::{Fence, RecordKey, Store};
 
@@ -14,7 +14,13 @@ use idem_runtime::store::{Fence, RecordKey, Store};
 pub(crate) struct Blank;
 
 impl Store for Blank {
-    fn claim<'a>(&'a self, _: &'a RecordKey, _: &'a ClaimRequest) -> StoreFuture<'a, ClaimReply> {
+    fn claim<'a>(
+        &'a self,
+        _: &'a RecordKey,
+        _: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        admission.sent();
         StoreFuture::ready(Ok(ClaimReply::Granted {
             fence: Fence::new(1),
             attempt: 1,
@@ -23,7 +29,12 @@ impl Store for Blank {
         }))
     }
 
-    fn complete<'a>(&'a self, _: &'a RecordKey, _: &'a Bytes) -> StoreFuture<'a, CompleteReply> {
+    fn complete<'a>(
+        &'a self,
+        _: &'a RecordKey,
+        _: Option<&'a Header>,
+        _: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
         StoreFuture::ready(Ok(CompleteReply::Stored { late: false }))
     }
 
@@ -32,6 +43,7 @@ impl Store for Blank {
         _: &'a RecordKey,
         _: &'a Owner,
         _: Remains,
+        _: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::ready(Ok(ReleaseReply::Released))
     }

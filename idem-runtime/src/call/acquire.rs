@@ -704,7 +704,7 @@ impl<'a> UnackedClaim<'a> {
             }
             let (reply, waited) = {
                 let admission = self.arm(reply_deadline.saturating_sub(sent));
-                let reply = pin!(core.store.admit(key, request, admission));
+                let reply = pin!(core.store.claim(key, request, admission));
                 (
                     deadline(clock, reply_deadline, reply).await,
                     admission.waited(),
@@ -818,7 +818,7 @@ impl Drop for UnackedClaim<'_> {
             // Once: a claim that arrives after the release blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             // Another attempt may have had the key before.
-            let release = core.store.release(&key, &owner, Remains::Request);
+            let release = core.store.release(&key, &owner, Remains::Request, None);
             if let Ok(Ok(ReleaseReply::Released)) =
                 deadline(&*core.clock, moment, pin!(release)).await
             {

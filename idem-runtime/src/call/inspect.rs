@@ -597,12 +597,8 @@ impl Entry {
         let journal = self.changed(&before, OperatorVerb::Release);
         let reply = core
             .patiently(key.operation(), || {
-                if core.store.keeps_journals() {
-                    let (owner, seen) = (&seen.owner, Some(&before));
-                    (core.store).release_with_journal(key, owner, Remains::Attempt, &journal, seen)
-                } else {
-                    core.store.release(key, &seen.owner, Remains::Attempt)
-                }
+                let journals = (core.store.keeps_journals()).then_some((&journal, Some(&before)));
+                (core.store).release(key, &seen.owner, Remains::Attempt, journals)
             })
             .await;
         core.flights.forget(key.digest());

@@ -449,7 +449,7 @@ impl HeldClaim {
             let reply = {
                 // A panic in the background would otherwise end the storing of an answer that the caller has.
                 let store = &self.core.store;
-                let reply = contained(async { store.complete_claim(key, &claim, record).await });
+                let reply = contained(async { store.complete(key, Some(&claim), record).await });
                 deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
@@ -650,17 +650,8 @@ impl HeldClaim {
         if let Some(end) = end {
             journal = self.record_attempt(journal, end);
         }
-        let release = || {
-            contained(async {
-                if journal.is_empty() && !replaces {
-                    store.release(key, &owner, remains).await
-                } else {
-                    store
-                        .release_with_journal(key, &owner, remains, &journal, None)
-                        .await
-                }
-            })
-        };
+        let journals = (replaces || !journal.is_empty()).then_some((&journal, None));
+        let release = || contained(async { store.release(key, &owner, remains, journals).await });
         loop {
             match self.core.retry_until(moment, &mut backoff, release).await {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is

@@ -34,7 +34,7 @@ use crate::policy::{LONG, OnDuplicate, OnOtherType};
 use crate::record::journal::{EntryKind, JournalEntry};
 use crate::record::{FOREVER, Header, Journal, State};
 use crate::store::ReadReply;
-use crate::store::sql::{SqlTransaction, TransactionalStore};
+use crate::store::sql::{SqlStoreState, SqlTransaction};
 
 /// What becomes of a step that is refused before its part.
 const NOT_STARTED: &str = "it was not started";
@@ -348,7 +348,9 @@ async fn begin<T: SqlTransaction + ?Sized>(step: Step, tx: &mut T) -> Result<Beg
         let append = async |claim: Header, journal: Journal| {
             let store = transactional_store(&engine, &record)?;
             let appended = store.append_within(tx.session(), &record, &claim, &journal);
-            appended.await.map_err(|error| failure(&record, error))
+            Box::pin(appended)
+                .await
+                .map_err(|error| failure(&record, error))
         };
         steps.begin_alone(&identity, append).await?;
     } else {
@@ -378,5 +380,5 @@ fn engine(steps: &Steps) -> Engine {
 fn is_alone(steps: &Steps) -> bool {
     let engine = engine(steps);
     let store = transactional_store(&engine, &steps.lease.key);
-    store.is_ok_and(TransactionalStore::has_one_writer)
+    store.is_ok_and(SqlStoreState::has_one_writer)
 }

@@ -36,7 +36,7 @@ use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, JournalKind, Owner, State};
-use crate::store::sql::{SqlError, SqlTransaction, TransactionalStore, TxError};
+use crate::store::sql::{SqlError, SqlStoreState, SqlTransaction, TxError};
 use crate::store::{ReadReply, StoreError};
 
 /// The result of a claim in a transaction.
@@ -416,8 +416,9 @@ async fn claim<T: SqlTransaction + ?Sized>(
     let reply = loop {
         let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
         let session = part.tx.session();
-        let claim = store.claim_within(session, key, &claim_request, policy.wait());
-        let reply = match deadline(clock, moment, pin!(claim)).await {
+        // Boxed: it is larger than the rest.
+        let mut claim = Box::pin(store.claim_within(session, key, &claim_request, policy.wait()));
+        let reply = match deadline(clock, moment, claim.as_mut()).await {
             Ok(Err(TxError::Busy)) => {
                 let queued = queued
                     .get_or_insert_with(|| Queued::new(core, key, &claim_request, policy.wait()));
@@ -436,7 +437,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
     match reply {
         // There was no record; the claim inserted a row that no other transaction has seen.
         ClaimReply::Granted { .. } if expired => {
-            let undone = store.undo_within(part.tx.session(), key);
+            let undone = Box::pin(store.undo_within(part.tx.session(), key));
             ending::before_deadline(engine, key, undone).await?;
             Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
         }
@@ -447,7 +448,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
         // The body has no steps, and would run them again.
         ClaimReply::Granted { journal, .. } if journal.kind() == JournalKind::Steps => {
-            let undone = store.undo_within(part.tx.session(), key);
+            let undone = Box::pin(store.undo_within(part.tx.session(), key));
             ending::before_deadline(engine, key, undone).await?;
             let error = Error::new(ErrorKind::InvalidStep, key.operation().clone());
             Err(error.detail(
@@ -473,7 +474,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
 pub(crate) fn transactional_store<'e>(
     engine: &'e Engine,
     key: &RecordKey,
-) -> Result<&'e dyn TransactionalStore, Error> {
+) -> Result<&'e SqlStoreState, Error> {
     let sql = engine.core.store.sql().ok_or_else(|| {
         let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
         error.detail(

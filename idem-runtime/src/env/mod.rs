@@ -12,6 +12,7 @@ pub(crate) mod digest_hasher;
 pub(crate) mod lock;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_observer;
+pub(crate) mod moment;
 pub(crate) mod observer;
 pub(crate) mod observers;
 pub(crate) mod striped;

@@ -40,4 +40,5 @@ pub use self::outcome_kind::OutcomeKind;
 pub use self::owner::{Owner, Process};
 pub use self::record::Record;
 pub use self::unreadable::Unreadable;
+#[cfg(feature = "_sql")]
 pub(crate) use self::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};

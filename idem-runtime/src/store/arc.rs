@@ -15,24 +15,21 @@ use super::{
 use crate::env::observer::Observer;
 use crate::identity::fingerprint::Fingerprint;
 
-/// Passes the signatures of the store operations to another macro, which forwards them. `admit` is not among them: it
-/// is a `claim`, which some of those macros implement themselves.
+/// Passes the signatures of the store operations to another macro, which forwards them.
 macro_rules! each_operation {
     ($macro:ident) => {
         $macro! {
-            fn claim<'a>(&'a self, key: &'a RecordKey, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimReply>;
+            fn claim<'a>(
+                &'a self, key: &'a RecordKey, request: &'a ClaimRequest, admission: &'a Admission
+            ) -> StoreFuture<'a, ClaimReply>;
             fn new_owner(&self, key: &RecordKey) -> Owner;
             fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)>;
-            fn complete<'a>(&'a self, key: &'a RecordKey, record: &'a Bytes) -> StoreFuture<'a, CompleteReply>;
-            fn complete_claim<'a>(
-                &'a self, key: &'a RecordKey, claim: &'a Header, record: &'a Bytes
+            fn complete<'a>(
+                &'a self, key: &'a RecordKey, claim: Option<&'a Header>, record: &'a Bytes
             ) -> StoreFuture<'a, CompleteReply>;
             fn release<'a>(
-                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains
-            ) -> StoreFuture<'a, ReleaseReply>;
-            fn release_with_journal<'a>(
-                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains, journal: &'a Journal,
-                seen: Option<&'a Journal>
+                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains,
+                journals: Option<(&'a Journal, Option<&'a Journal>)>
             ) -> StoreFuture<'a, ReleaseReply>;
             fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
             fn keeps_journals(&self) -> bool;
@@ -99,15 +96,6 @@ macro_rules! pass_on {
                     (**self).$operation($($given),*)
                 }
             )+
-
-            fn admit<'a>(
-                &'a self,
-                key: &'a RecordKey,
-                request: &'a ClaimRequest,
-                admission: &'a Admission,
-            ) -> StoreFuture<'a, ClaimReply> {
-                (**self).admit(key, request, admission)
-            }
         }
     };
 }

@@ -1,12 +1,12 @@
 //! What an implementation of [`Store`](super::Store), or of a [`ReadCache`], is written with.
 //!
 //! The requests and replies of the operations, the record and its parts, the transitions that decide what an operation
-//! does to a record, and the parts that a store need not write itself: [`Watchers`] for waiting calls, [`Listeners`] for
-//! local caches. A user of a store needs none of them. The contract is at [`Store`](super::Store).
+//! does to a record, and [`Watchers`], which a store need not write itself for waiting calls. A user of a store needs
+//! none of them. The contract is at [`Store`](super::Store).
 
 pub use super::admission::Admission;
 pub use super::future::StoreFuture;
-pub use super::invalidation::{Hearing, Listener, Listeners};
+pub use super::invalidation::{Hearing, Listener};
 pub use super::listing::{ListReply, ListRequest, Listed};
 pub use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 pub use super::watch::{Feed, Watch, Watchers};

@@ -36,37 +36,9 @@ pub enum Hearing {
 
 /// The listeners to a store in this process.
 ///
-/// A store that receives every resolution itself builds [`Store::listen`] from it. Clones share one list.
-///
-/// ```
-/// use std::sync::{Arc, Weak, atomic::{AtomicUsize, Ordering}};
-/// use idem_runtime::store::author::{Hearing, Listener, Listeners};
-/// use idem_runtime::store::RecordKey;
-/// use idem_runtime::key::{KeyDigest, Operation};
-///
-/// #[derive(Default)]
-/// struct Counts(AtomicUsize);
-/// impl Listener for Counts {
-///     fn hearing(&self, _: Hearing) {}
-///     fn resolved(&self, _: &KeyDigest) {
-///         self.0.fetch_add(1, Ordering::Relaxed);
-///     }
-///     fn warn(&self, _: &str) {}
-/// }
-///
-/// let counts: Arc<Counts> = Arc::default();
-/// let listener: Arc<dyn Listener> = counts.clone();
-/// let listeners = Listeners::default();
-/// listeners.add(&"shop".into(), Arc::downgrade(&listener));
-/// let digest = KeyDigest::from_bytes([7; 32]);
-/// listeners.resolved(&RecordKey::new("shop".into(), Operation::new("payments.pay"), digest));
-/// listeners.resolved(&RecordKey::new("other".into(), Operation::new("payments.pay"), digest));
-/// assert_eq!(counts.0.load(Ordering::Relaxed), 1);
-/// ```
-///
-/// [`Store::listen`]: crate::store::Store::listen
+/// Clones share one list.
 #[derive(Clone, Default)]
-pub struct Listeners(Arc<ListenerList>);
+pub(crate) struct Listeners(Arc<ListenerList>);
 
 type Listening = (Arc<str>, Weak<dyn Listener>);
 
@@ -79,7 +51,7 @@ struct ListenerList {
 
 impl Listeners {
     /// Notifies a listener from now on of resolutions of this prefix.
-    pub fn add(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) {
+    pub(crate) fn add(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) {
         let Some(there) = listener.upgrade() else {
             return;
         };
@@ -93,7 +65,7 @@ impl Listeners {
     }
 
     /// A record was resolved. Called after the write and before its caller has the reply.
-    pub fn resolved(&self, key: &RecordKey) {
+    pub(crate) fn resolved(&self, key: &RecordKey) {
         // A listener is counted before it reads any record, so that either this count includes it or it reads the new
         // record.
         if self.0.count.load(Ordering::SeqCst) == 0 {

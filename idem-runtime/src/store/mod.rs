@@ -145,26 +145,16 @@ pub use crate::record::{Fence, OutcomeKind};
 /// A dropped future leaves it open whether the operation happened; rule 3 makes that harmless.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Claims the right to run the body.
+    ///
+    /// `admission` has the patience of the caller. The store calls [`Admission::sent`] before the claim may be granted:
+    /// right before it sends it. A store that queues claims refuses those that it cannot send in time, immediately, with
+    /// [`StoreErrorKind::Overloaded`].
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply>;
-
-    /// As [`claim`](Self::claim), with the patience of the caller.
-    ///
-    /// Engines claim by this operation. It is for stores that queue claims: a store that cannot send this claim in time
-    /// refuses it immediately with [`StoreErrorKind::Overloaded`], before anything is sent. The default sends it
-    /// immediately.
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
         admission: &'a Admission,
-    ) -> StoreFuture<'a, ClaimReply> {
-        admission.sent();
-        self.claim(key, request)
-    }
+    ) -> StoreFuture<'a, ClaimReply>;
 
     /// A new owner for a claim of this key.
     ///
@@ -191,54 +181,31 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Stores an answer.
     ///
     /// `record` is a whole record (header and body) in state done, to be kept for its `retain`. An unreadable one is
-    /// refused as [`CompleteReply::Unreadable`].
+    /// refused as [`CompleteReply::Unreadable`]. `claim` is the header of the claim as it was granted, if the caller has
+    /// it: it may save a store work, and the reply is the same without it.
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply>;
-
-    /// As [`complete`](Self::complete), by a caller that knows the claim to complete.
-    ///
-    /// `claim` is its header as it was granted. For stores to which that saves work; the reply is the same.
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        let _ = claim;
-        self.complete(key, record)
-    }
 
     /// Releases the key.
     ///
     /// `remains` states whether the attempt counts, and whether the key stays with its request.
+    ///
+    /// `journals`, for a store that [keeps journals](Self::keeps_journals): the one to write, and the one that was seen.
+    /// The first is all that counts of what the owner has recorded, and of what the record had before: it may be shorter
+    /// than that of the record. With the second, the release is that of an operator, who has read this journal: unless
+    /// the record has exactly it, the reply is [`ReleaseReply::Superseded`], and nothing changes. The transition is
+    /// [`release_with_journal`]. `None`: the record keeps its journal.
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply>;
-
-    /// Releases the key as [`release`](Self::release) does, and writes the journal.
-    ///
-    /// `journal` is all that counts of what the owner has recorded, and of what the record had before: it may be shorter
-    /// than that of the record. With `seen`, the release is that of an operator, who has read this journal: unless the
-    /// record has exactly it, the reply is [`ReleaseReply::Superseded`], and nothing changes. The transition is
-    /// [`release_with_journal`]. Called only if the store [keeps journals](Self::keeps_journals), which must then
-    /// implement it.
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        let _ = (journal, seen);
-        self.release(key, owner, remains)
-    }
 
     /// Renews the lease of a claim. `claim` is its header as granted.
     ///

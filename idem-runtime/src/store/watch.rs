@@ -127,14 +127,16 @@ impl Watchers {
     ///
     /// No more changes of it will arrive here, because the source of its changes has moved: a watcher that still needs
     /// them watches the key again.
-    pub fn lapse(&self, key: &RecordKey) {
+    #[cfg(feature = "redis")]
+    pub(crate) fn lapse(&self, key: &RecordKey) {
         if let Some(state) = self.state(key) {
             state.lapse();
         }
     }
 
     /// The same for all keys.
-    pub fn lapse_all(&self) {
+    #[cfg(feature = "redis")]
+    pub(crate) fn lapse_all(&self) {
         let states: Vec<_> = {
             let keys = self.0.keys.lock();
             keys.values().map(|key| Arc::clone(&key.state)).collect()
@@ -170,6 +172,7 @@ impl KeyState {
         self.told.notify_waiters();
     }
 
+    #[cfg(feature = "redis")]
     fn lapse(&self) {
         self.lapses.fetch_add(1, Ordering::Release);
         self.wake();

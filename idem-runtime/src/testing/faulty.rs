@@ -11,9 +11,9 @@ use super::forward::Forward;
 use crate::env::lock::Lock;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,
-    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreErrorKind, StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
+    ListRequest, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 
 /// A fault of one operation.
@@ -57,7 +57,7 @@ pub enum Fault {
 pub enum StoreOperation {
     /// [`Store::claim`]
     Claim,
-    /// [`Store::complete`], [`Store::complete_claim`]
+    /// [`Store::complete`]
     Complete,
     /// [`Store::release`]
     Release,
@@ -300,11 +300,6 @@ impl Forward for Faulty {
     }
 
     operations! {
-        Claim Some(request.owner) => claim(key: RecordKey, request: ClaimRequest) -> ClaimReply;
-        Complete owner_of(record) => complete(key: RecordKey, record: Bytes) -> CompleteReply;
-        Complete Some(claim.owner) =>
-            complete_claim(key: RecordKey, claim: Header, record: Bytes) -> CompleteReply;
-        Release Some(*owner) => release(key: RecordKey, owner: Owner; remains: Remains) -> ReleaseReply;
         Renew Some(claim.owner) => renew(key: RecordKey, claim: Header) -> RenewReply;
         Append Some(claim.owner) =>
             append(key: RecordKey, claim: Header, journal: Journal; known: usize) -> AppendReply;
@@ -314,19 +309,46 @@ impl Forward for Faulty {
         List None => list(request: ListRequest) -> ListReply;
     }
 
-    fn release_with_journal<'a>(
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        admission.sent();
+        self.run(StoreOperation::Claim, Some(request.owner), move |store| {
+            let (key, request) = (key.clone(), request.clone());
+            let admission = Admission::new(admission.patience());
+            StoreFuture::pending(async move { store.claim(&key, &request, &admission).await })
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: Option<&'a Header>,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.run(StoreOperation::Complete, owner_of(record), move |store| {
+            let (key, claim, record) = (key.clone(), claim.copied(), record.clone());
+            StoreFuture::pending(async move { store.complete(&key, claim.as_ref(), &record).await })
+        })
+    }
+
+    fn release<'a>(
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         self.run(StoreOperation::Release, Some(*owner), move |store| {
             let (key, owner) = (key.clone(), *owner);
-            let (journal, seen) = (journal.clone(), seen.cloned());
+            let journals = journals.map(|(journal, seen)| (journal.clone(), seen.cloned()));
             StoreFuture::pending(async move {
-                (store.release_with_journal(&key, &owner, remains, &journal, seen.as_ref())).await
+                let journals = journals.as_ref();
+                let journals = journals.map(|(journal, seen)| (journal, seen.as_ref()));
+                store.release(&key, &owner, remains, journals).await
             })
         })
     }

@@ -29,10 +29,9 @@ macro_rules! forward {
         /// Every operation is forwarded unless it is overridden. For stores of tests that count, delay or record
         /// operations.
         ///
-        /// Each operation is forwarded as itself: an engine completes by `complete_claim` and, while it waits, reads by
-        /// `poll`, so that an implementation of only `complete` or `read` is not called then; override both. An
-        /// answer that is `at_hand` comes without a claim, and calls in a transaction of the caller's go to the
-        /// database past all of these.
+        /// Each operation is forwarded as itself: an engine that waits reads by `poll`, so that an implementation of only
+        /// `read` is not called then; override both. An answer that is `at_hand` comes without a claim, and calls in a
+        /// transaction of the caller's go to the database past all of these.
         ///
         /// ```
         /// use idem_runtime::testing::Forward;
@@ -78,17 +77,6 @@ macro_rules! forward {
                     Forward::$operation(self $(, $given)*)
                 }
             )+
-
-            // By the only operation that claims, which a test may override.
-            fn admit<'a>(
-                &'a self,
-                key: &'a RecordKey,
-                request: &'a ClaimRequest,
-                admission: &'a Admission,
-            ) -> StoreFuture<'a, ClaimReply> {
-                admission.sent();
-                Forward::claim(self, key, request)
-            }
         }
     };
 }

@@ -25,7 +25,6 @@ const NO_OWNER: Owner = Owner::from_bytes([0; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Claim,
-    Admit,
     Complete,
     CompleteClaim,
     Release,
@@ -97,8 +96,8 @@ impl Step {
         }
     }
 
-    fn of_claim(op: Op, request: &ClaimRequest) -> Self {
-        let mut step = Self::new(op, request.owner);
+    fn of_claim(request: &ClaimRequest) -> Self {
+        let mut step = Self::new(Op::Claim, request.owner);
         step.asked = request.clone();
         step
     }
@@ -112,7 +111,7 @@ impl Step {
 
     pub(crate) fn caller(&self) -> Owner {
         match self.op {
-            Op::Claim | Op::Admit => self.asked.owner,
+            Op::Claim => self.asked.owner,
             Op::Complete | Op::CompleteClaim | Op::Resolve => self.brought.header.owner,
             _ => self.claim.owner,
         }
@@ -120,14 +119,14 @@ impl Step {
 
     pub(crate) fn print(&self) -> Fingerprint {
         match self.op {
-            Op::Claim | Op::Admit => self.asked.fingerprint,
+            Op::Claim => self.asked.fingerprint,
             _ => self.brought.header.fingerprint,
         }
     }
 
     pub(crate) fn types(&self) -> AnswerTypes {
         match self.op {
-            Op::Claim | Op::Admit => self.asked.types,
+            Op::Claim => self.asked.types,
             _ => self.brought.header.types,
         }
     }
@@ -204,7 +203,7 @@ impl Step {
     /// The reply to a record that cannot be read.
     fn refuse(&mut self, why: Unreadable) {
         self.reply = Some(match self.op {
-            Op::Claim | Op::Admit => Reply::Claim(ClaimReply::Unreadable(why)),
+            Op::Claim => Reply::Claim(ClaimReply::Unreadable(why)),
             Op::Complete | Op::CompleteClaim => Reply::Complete(CompleteReply::Unreadable(why)),
             Op::Release | Op::ReleaseWithJournal => Reply::Release(ReleaseReply::Unreadable(why)),
             Op::Renew => Reply::Renew(RenewReply::Unreadable(why)),
@@ -223,7 +222,7 @@ impl Step {
             .unwrap_or_default();
         let mut life = None;
         let (reply, write) = match self.op {
-            Op::Claim | Op::Admit => {
+            Op::Claim => {
                 let (reply, write) = rules::claim(current, &self.asked, now_us);
                 (Reply::Claim(reply), write)
             }
@@ -373,7 +372,7 @@ impl Flawed {
             step.miswrite(inner.at);
         }
         if let Some(write) = step.write.take() {
-            let is_claim = matches!(op, Op::Claim | Op::Admit);
+            let is_claim = op == Op::Claim;
             let needs_room = match inner.at {
                 At::Room(ops) => ops.contains(&op),
                 _ => is_claim && step.before.is_none(),
@@ -383,7 +382,7 @@ impl Flawed {
                 let new = Owner::random();
                 let probe = ClaimRequest::new(new, Duration::ZERO, Duration::from_millis(1));
                 let spare = RecordKey::new("spare".into(), key.operation().clone(), *key.digest());
-                now(inner.records.claim(&spare, &probe))?;
+                now((inner.records).claim(&spare, &probe, &Admission::new(Duration::ZERO)))?;
                 inner.records.plant(&spare, Bytes::new(), Duration::ZERO);
             }
             let bytes = [&write.header.encode()[..], &write.tail].concat();
@@ -470,23 +469,37 @@ impl Store for Flawed {
         now(self.operate(key, step, reply)).ok().flatten()
     }
 
-    operations! {
-        claim(asked: &'a ClaimRequest) -> ClaimReply as Claim: Ok(Step::of_claim(Op::Claim, asked));
-        admit(asked: &'a ClaimRequest, admission: &'a Admission) -> ClaimReply as Claim: {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        asked: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        if !matches!(self.0.at, At::Unsent) {
             admission.sent();
-            Ok(Step::of_claim(Op::Admit, asked))
+        }
+        let reply = |reply| match reply {
+            Reply::Claim(reply) => Some(reply),
+            _ => None,
         };
-        complete(record: &'a Bytes) -> CompleteReply as Complete: Step::bringing(Op::Complete, record);
-        complete_claim(claim: &'a Header, record: &'a Bytes) -> CompleteReply as Complete:
-            Step::bringing(Op::CompleteClaim, record).map(|step| Step { claim: *claim, ..step });
-        release(owner: &'a Owner, remains: Remains) -> ReleaseReply as Release:
-            Ok(Step { remains, ..Step::new(Op::Release, *owner) });
-        release_with_journal(
-            owner: &'a Owner, remains: Remains, journal: &'a Journal, seen: Option<&'a Journal>
-        ) -> ReleaseReply as Release: {
-            let (journal, read) = (journal.clone(), seen.cloned());
-            Ok(Step { remains, journal, read, ..Step::new(Op::ReleaseWithJournal, *owner) })
+        StoreFuture::pending(self.operate(key, Step::of_claim(asked), reply))
+    }
+
+    operations! {
+        complete(claim: Option<&'a Header>, record: &'a Bytes) -> CompleteReply as Complete: match claim {
+            Some(claim) => Step::bringing(Op::CompleteClaim, record)
+                .map(|step| Step { claim: *claim, ..step }),
+            None => Step::bringing(Op::Complete, record),
         };
+        release(
+            owner: &'a Owner, remains: Remains, journals: Option<(&'a Journal, Option<&'a Journal>)>
+        ) -> ReleaseReply as Release: Ok(match journals {
+            Some((journal, seen)) => {
+                let (journal, read) = (journal.clone(), seen.cloned());
+                Step { remains, journal, read, ..Step::new(Op::ReleaseWithJournal, *owner) }
+            }
+            None => Step { remains, ..Step::new(Op::Release, *owner) },
+        });
         renew(claim: &'a Header) -> RenewReply as Renew:
             Ok(Step { claim: *claim, ..Step::new(Op::Renew, claim.owner) });
         append(claim: &'a Header, journal: &'a Journal, known: usize) -> AppendReply as Append: {

@@ -13,7 +13,7 @@ use idem_runtime::store::{Fence, OutcomeKind, RecordKey};
 
 use self::At::{
     Apart, ApartOfOwner, Ask, DeniesJournals, FirstWatch, Key, List, Listeners, NeverHears,
-    OneListener, OwnersTwice, Put, Room, Say, See, Watches,
+    OneListener, OwnersTwice, Put, Room, Say, See, Unsent, Watches,
 };
 use self::By::{Both, Cases, Sequences};
 use self::Seen::{As, AsClaim, Attempts, Early, Gone, Lapsed, Late, OfCaller, OfNobody, Readable};
@@ -53,6 +53,8 @@ pub(crate) enum At {
     List(fn(&mut ListRequest, Option<&mut ListReply>)),
     OwnersTwice,
     DeniesJournals,
+    /// A claim is granted that was not sent.
+    Unsent,
     Nowhere,
 }
 
@@ -96,8 +98,7 @@ const OVERTAKEN: &Reply = &Reply::Complete(CompleteReply::Superseded { lease_lef
 const WAIT: &Reply = &Reply::Claim(ClaimReply::Running { lease_left: MS });
 
 const ALL: Ops = &[];
-const CLAIM: Ops = &[Op::Claim, Op::Admit];
-const ADMIT: Ops = &[Op::Admit];
+const CLAIM: Ops = &[Op::Claim];
 const COMPLETE: Ops = &[Op::Complete, Op::CompleteClaim];
 const BARE: Ops = &[Op::Complete];
 const PASSED: Ops = &[Op::CompleteClaim];
@@ -316,8 +317,8 @@ macro_rules! flaws {
 }
 
 flaws! {
-    1 admits_a_moment_after_it_looked: Cases => Apart(ADMIT);
-    1 claims_a_moment_after_it_looked: Cases => Apart(&[Op::Claim]);
+    1 grants_what_it_has_not_sent: Cases => Unsent;
+    1 claims_a_moment_after_it_looked: Cases => Apart(CLAIM);
     1 completes_a_moment_after_it_looked: Cases => Apart(PASSED);
     1 completes_without_a_claim_a_moment_after_it_looked: Cases => Apart(BARE);
     1 releases_a_moment_after_it_looked: Cases => Apart(PLAIN);
@@ -412,7 +413,6 @@ flaws! {
     8 counts_no_takeover: Both => See(CLAIM, |s| theirs(s) && pending(s), Attempts(1));
     8 counts_every_release: Both => Ask(RELEASE, any, |s| s.remains = Remains::Attempt);
     8 never_exhausts: Both => Ask(CLAIM, any, no_limit);
-    8 admits_without_a_limit: Sequences => Ask(ADMIT, any, no_limit);
     8 allows_one_attempt_more: Both => Ask(CLAIM, any, one_more);
     8 exhausts_while_a_body_runs: Both =>
         Say(CLAIM, |s| theirs(s) && pending(s) && spent(s), &Reply::Claim(ClaimReply::Exhausted { attempts: 1 }));
@@ -482,8 +482,6 @@ flaws! {
     13 asks_no_caller_about_released_attempts: Sequences => Ask(CLAIM, released, no_hook);
     13 starts_on_a_stale_verdict: Sequences =>
         Ask(CLAIM, |s| s.asked.needs == Needs::Verdict, nothing_needed);
-    13 admits_on_a_stale_verdict: Sequences =>
-        Ask(ADMIT, |s| s.asked.needs == Needs::Verdict, nothing_needed);
     13 releases_reconciliations: Sequences => See(RELEASE, |s| mine(s) && reconciling(s), As(PENDING));
     13 has_at_hand_what_is_not_final: Sequences => See(HAND, unknown, As(ANSWERED));
     14 notifies_no_watch: Both => Watches(|_| false);
@@ -510,7 +508,6 @@ flaws! {
         List(|_, reply| listed(reply, |header, _| header.journal = JournalKind::None));
     17 begins_a_record_where_one_is_needed: Both =>
         Ask(CLAIM, |s| absent(s) && s.asked.needs == Needs::Record, nothing_needed);
-    17 admits_where_a_record_is_needed: Sequences => Ask(ADMIT, absent, nothing_needed);
     18 denies_its_journals: Both => DeniesJournals;
     18 appends_again: Both => Put(APPEND, any, |w, s| journal_again(w, s, true));
     18 cuts_journals_by_late_appends: Sequences =>

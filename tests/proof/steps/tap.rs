@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::author::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind, Owner,
-    ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
+    Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreFuture,
+    Watch,
 };
 use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
@@ -83,9 +84,10 @@ impl Forward for Tap {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
+        admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         let until = self.history.store_time() + request.lease;
-        self.pass(self.store.claim(key, request), move |reply| {
+        self.pass(self.store.claim(key, request, admission), move |reply| {
             let (fence, reconciling) = match reply {
                 ClaimReply::Granted { fence, .. } => (fence, false),
                 ClaimReply::Reconcile { fence, .. } => (fence, true),
@@ -100,15 +102,14 @@ impl Forward for Tap {
         })
     }
 
-    fn complete_claim<'a>(
+    fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
-        claim: &'a Header,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        self.ends(claim.owner, false);
-        let work = self.store.complete_claim(key, claim, record);
-        self.pass(work, move |reply| {
+        self.ends(claim.expect("the engine passes it").owner, false);
+        self.pass(self.store.complete(key, claim, record), move |reply| {
             if let CompleteReply::Stored { .. } = reply {
                 self.stored(record);
             }
@@ -120,25 +121,13 @@ impl Forward for Tap {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         self.ends(*owner, true);
-        self.pass(self.store.release(key, owner, remains), |_| ())
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        self.ends(*owner, true);
-        let work = (self.store).release_with_journal(key, owner, remains, journal, seen);
-        self.pass(work, move |reply| {
-            if *reply == ReleaseReply::Released {
-                self.steps_stored(journal);
-            }
+        let work = self.store.release(key, owner, remains, journals);
+        self.pass(work, move |reply| match journals {
+            Some((journal, _)) if *reply == ReleaseReply::Released => self.steps_stored(journal),
+            _ => {}
         })
     }
 

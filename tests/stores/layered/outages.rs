@@ -8,6 +8,7 @@ use idem_runtime::store::author::{
 };
 use idem_runtime::store::{RecordKey, StoreError, StoreErrorKind};
 use idem_runtime::testing::Forward;
+use idem_tests::claims::unhurried;
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::prelude::*;
@@ -104,10 +105,12 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
             Duration::from_hours(1),
         );
         request.dated = false;
-        let claim = store.claim(&key, &request).await.unwrap();
+        let claim = store.claim(&key, &request, &unhurried()).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
         store.poll(&key).await.unwrap();
-        let released = store.release(&key, &request.owner, Remains::Request).await;
+        let released = store
+            .release(&key, &request.owner, Remains::Request, None)
+            .await;
         released.unwrap();
         patiently("a release is told of", watch.changed()).await;
     }
@@ -164,8 +167,7 @@ async fn a_background_job_that_panics_is_begun_again() {
         works: Arc::default(),
         has_panicked: Arc::default(),
     };
-    let soon = |store: LayeredStoreBuilder| store.pause(Duration::from_millis(1));
-    let fixture = Fixture::with(fast.clone(), &durable, soon);
+    let fixture = Fixture::with(fast.clone(), &durable, |store| store);
     let fails = async {
         // The fast store is not queried before the epoch is known.
         while !fixture.stats().degraded {

@@ -1,11 +1,15 @@
 //! The cost of calls.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use idem_runtime::store::RecordKey;
-use idem_runtime::store::author::{ReadReply, StoreFuture};
+use idem_runtime::store::author::{CompleteReply, Header, ReadReply, StoreFuture};
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::Forward;
+use idem_runtime::{Engine, Error};
 use idem_tests::shop;
 use idem_tests::shop::{connected, patiently, until};
 use tokio::sync::Notify;
@@ -137,4 +141,33 @@ async fn waiting_calls_poll_the_fast_store_and_are_notified_there() {
     let (answer, ()) = tokio::join!(leads, waits);
     assert_eq!(answer.unwrap().run, 1);
     assert_eq!(first.runs.count(), 1);
+}
+
+/// Notes whether each completion brings its claim, with which a Redis compares at once.
+#[derive(Debug)]
+struct Completed(MemoryStore, Mutex<Vec<bool>>);
+
+impl Forward for Completed {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: Option<&'a Header>,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.1.lock().unwrap().push(claim.is_some());
+        self.0.complete(key, claim, record)
+    }
+}
+
+#[tokio::test]
+async fn a_completion_brings_its_claim_to_the_durable_store() {
+    let durable = Arc::new(Completed(MemoryStore::new(), Mutex::default()));
+    let engine = Engine::new(LayeredStore::new(MemoryStore::new(), durable.clone()));
+    let call = engine.operation("pay").key(&"a");
+    call.run(|_| async { Ok::<_, Error>(1) }).await.unwrap();
+    assert_eq!(*durable.1.lock().unwrap(), [true]);
 }

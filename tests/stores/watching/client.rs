@@ -63,7 +63,7 @@ impl Client {
     pub(crate) async fn release(&self, key: &RecordKey, claim: &Header) {
         let released = self
             .0
-            .release(key, &claim.owner, Remains::Request)
+            .release(key, &claim.owner, Remains::Request, None)
             .await
             .unwrap();
         assert_eq!(released, ReleaseReply::Released);

@@ -92,7 +92,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             return Ok(());
         }
         let store = transactional_store(&self.engine, key)?;
-        let undone = store.undo_within(self.part.tx.session(), key);
+        let undone = Box::pin(store.undo_within(self.part.tx.session(), key));
         let undone = before_deadline(&self.engine, key, undone).await;
         match (&undone, &mut self.claimed) {
             (Ok(()), Some(claimed)) => claimed.undone(),
@@ -183,7 +183,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         let record = Bytes::from(record);
         let store = transactional_store(&self.engine, &self.running.name.key)?;
         let session = self.part.tx.session();
-        let stored = store.complete_within(session, &self.running.name.key, &record, undo);
+        let key = &self.running.name.key;
+        let stored = Box::pin(store.complete_within(session, key, &record, undo));
         let stored = before_deadline(&self.engine, &self.running.name.key, stored).await;
         let stored = stored.and_then(|()| self.part.is_even(&self.running.name.key));
         if stored.is_err() {

@@ -14,6 +14,9 @@ use crate::store::Store;
 use crate::store::observers::Observers;
 use crate::store::read_cache::ReadCache;
 
+/// The first pause of requests after failures in a row.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Configures a [`LayeredStore`].
 #[derive(Debug)]
 #[must_use]
@@ -21,9 +24,7 @@ pub struct LayeredStoreBuilder {
     fast: Arc<dyn ReadCache>,
     durable: Arc<dyn Store>,
     patience: Duration,
-    margin: Duration,
     trust: Duration,
-    pause: Duration,
 }
 
 impl LayeredStore {
@@ -44,9 +45,7 @@ impl LayeredStoreBuilder {
             fast,
             durable,
             patience: Duration::from_millis(50),
-            margin: Duration::from_secs(5),
             trust: Duration::from_secs(1),
-            pause: Duration::from_secs(1),
         }
     }
 
@@ -55,23 +54,6 @@ impl LayeredStoreBuilder {
     /// Default 50 ms. After that the call queries the durable store.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience.min(Duration::from_secs(60));
-        self
-    }
-
-    /// The pause of requests after 5 failures in a row.
-    ///
-    /// The fast store is not queried in that time. Default 1 s, at most 30 s. As long as it fails, the pause doubles up
-    /// to 30 s.
-    pub fn pause(mut self, pause: Duration) -> Self {
-        self.pause = pause.min(Duration::from_secs(30));
-        self
-    }
-
-    /// How much sooner than the answer its copy expires; default 5 s.
-    ///
-    /// Answers that are kept for less have no copies. The same for all processes that share the fast store.
-    pub fn margin(mut self, margin: Duration) -> Self {
-        self.margin = margin;
         self
     }
 
@@ -94,9 +76,8 @@ impl LayeredStoreBuilder {
             fast: self.fast,
             durable: self.durable,
             patience: self.patience,
-            margin: self.margin,
             epochs: Epochs::new(self.trust),
-            breaker: Breaker::new(self.pause),
+            breaker: Breaker::new(PAUSE),
             background: Background::default(),
             counters: Counters::default(),
             unacked: UnackedCompletions::default(),

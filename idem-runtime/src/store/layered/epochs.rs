@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::env::lock::Lock;
+use crate::env::moment::Moment;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
 use crate::record::transition::ClaimRequest;
@@ -48,7 +49,7 @@ struct EpochReading {
     /// The prefix of its copies, while it is open.
     copies: Option<Prefix>,
     /// When the request of the last reading was sent.
-    asked: Instant,
+    asked: Moment,
     /// When the request of the first reading of this epoch was sent.
     since: Instant,
 }
@@ -78,11 +79,26 @@ impl Epoch {
     }
 }
 
+/// How long a reading of an epoch is trusted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trust {
+    asked: Moment,
+    lasts: Duration,
+}
+
+impl Trust {
+    /// Whether calls are answered from copies at this moment.
+    ///
+    /// By both clocks, because another process resets a key while this one is suspended and its monotonic clock stops.
+    pub(super) fn holds(self, now: Moment) -> bool {
+        now.is_within(self.lasts, self.asked)
+    }
+}
+
 /// The epoch as far as it is known.
 pub(super) struct Seen {
     pub(super) copies: Option<Prefix>,
-    /// Until when calls are answered from copies.
-    pub(super) trusted_until: Option<Instant>,
+    pub(super) trust: Option<Trust>,
     pub(super) is_tended: bool,
 }
 
@@ -99,7 +115,7 @@ impl Epochs {
         let Some(prefix) = prefixes.get_mut(prefix) else {
             return Seen {
                 copies: None,
-                trusted_until: None,
+                trust: None,
                 is_tended: false,
             };
         };
@@ -107,7 +123,10 @@ impl Epochs {
         let known = prefix.known.as_ref();
         Seen {
             copies: known.and_then(|known| known.copies.clone()),
-            trusted_until: known.map(|known| known.asked + self.trust),
+            trust: known.map(|known| Trust {
+                asked: known.asked,
+                lasts: self.trust,
+            }),
             is_tended: prefix.tended,
         }
     }
@@ -138,16 +157,16 @@ impl Epochs {
     }
 
     /// Stores a reading by a request that was sent at `asked`.
-    pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Instant) {
+    pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Moment) {
         let mut prefixes = self.prefixes.lock();
         let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(PrefixEpoch {
             known: None,
-            used: asked,
+            used: asked.monotonic,
             tended: false,
         });
         match &mut prefix_state.known {
             // A reply to an earlier request than the known one.
-            Some(known) if known.asked > asked => {}
+            Some(known) if known.asked.monotonic > asked.monotonic => {}
             Some(known) if known.epoch == epoch => known.asked = asked,
             known => {
                 let copies = match epoch {
@@ -159,7 +178,7 @@ impl Epochs {
                     epoch,
                     copies,
                     asked,
-                    since: asked,
+                    since: asked.monotonic,
                 });
             }
         }
@@ -205,22 +224,44 @@ mod tests {
     use super::*;
     use crate::record::{Fence, OutcomeKind, Record};
 
+    fn after(moment: Moment, monotonic: Duration, calendar: Duration) -> Moment {
+        Moment {
+            monotonic: moment.monotonic + monotonic,
+            calendar: moment.calendar + calendar,
+        }
+    }
+
+    #[test]
+    fn a_reading_is_not_trusted_after_a_suspension() {
+        let (epochs, asked) = (Epochs::new(Duration::from_secs(1)), Moment::now());
+        epochs.learn(&"shop".into(), Epoch::Open(31), asked);
+        let trust = epochs.see("shop", asked.monotonic).trust.unwrap();
+        let (half, one) = (Duration::from_millis(500), Duration::from_secs(1));
+        assert!(trust.holds(asked));
+        assert!(trust.holds(after(asked, half, half)));
+        assert!(!trust.holds(after(asked, one, one)));
+        // The monotonic clock stops while the machine sleeps for 10 s.
+        assert!(!trust.holds(after(asked, half, half + 10 * one)));
+    }
+
     #[test]
     fn a_reading_is_trusted_from_its_request_on() {
         let trust = Duration::from_secs(1);
-        let (epochs, now) = (Epochs::new(trust), Instant::now());
+        let (epochs, asked) = (Epochs::new(trust), Moment::now());
+        let now = asked.monotonic;
         let prefix: Arc<str> = "shop".into();
         assert!(epochs.tend(&prefix, now) && !epochs.tend(&prefix, now));
         assert!(epochs.see("shop", now).copies.is_none());
-        epochs.learn(&prefix, Epoch::Open(31), now);
+        epochs.learn(&prefix, Epoch::Open(31), asked);
         let seen = epochs.see("shop", now + trust / 2);
         assert_eq!(seen.copies.as_deref(), Some("shop:+1f"));
-        assert_eq!(seen.trusted_until, Some(now + trust));
+        let later = |passed| after(asked, passed, passed);
         assert!(epochs.see("shop", now + trust).copies.is_some());
-        epochs.learn(&prefix, Epoch::Open(32), now + trust);
-        epochs.learn(&prefix, Epoch::Open(31), now + trust / 2);
+        epochs.learn(&prefix, Epoch::Open(32), later(trust));
+        epochs.learn(&prefix, Epoch::Open(31), later(trust / 2));
         let seen = epochs.see("shop", now + trust);
         assert_eq!(seen.copies.as_deref(), Some("shop:+20"), "overtaken");
+        assert!(seen.trust.unwrap().holds(later(trust)), "read again");
         assert!(epochs.goes_on("shop", now + trust));
         assert!(!epochs.goes_on("shop", now + trust + IDLE));
         assert!(!epochs.tend(&prefix, now));
@@ -260,16 +301,18 @@ mod tests {
 
     #[test]
     fn a_closed_epoch_has_no_copies_and_counts_as_abandoned_later() {
-        let (epochs, now) = (Epochs::new(Duration::from_secs(1)), Instant::now());
-        let prefix: Arc<str> = "shop".into();
+        let (epochs, asked) = (Epochs::new(Duration::from_secs(1)), Moment::now());
+        let (prefix, now): (Arc<str>, _) = ("shop".into(), asked.monotonic);
         let closed = closed_header();
-        epochs.learn(&prefix, Epoch::Closed(closed), now);
+        epochs.learn(&prefix, Epoch::Closed(closed), asked);
         assert!(epochs.see("shop", now).copies.is_none());
         assert!(epochs.abandoned("shop", now + ABANDONED).is_none());
-        let later = now + ABANDONED + epochs.trust;
-        epochs.learn(&prefix, Epoch::Closed(closed), later);
+        let abandoned = ABANDONED + epochs.trust;
+        let again = after(asked, abandoned, abandoned);
+        let later = again.monotonic;
+        epochs.learn(&prefix, Epoch::Closed(closed), again);
         assert_eq!(epochs.abandoned("shop", later), Some(closed));
-        epochs.learn(&prefix, Epoch::Open(7), later);
+        epochs.learn(&prefix, Epoch::Open(7), again);
         assert!(
             epochs
                 .abandoned("shop", later + later.duration_since(now))

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::background::Background;
 use super::breaker::{Breaker, BreakerDecision, BreakerEvent};
-use super::epochs::{Epoch, Epochs, closing, opening, record_of};
+use super::epochs::{Epoch, Epochs, Trust, closing, opening, record_of};
 use super::stats::{Counters, count};
 use super::unacked::UnackedCompletions;
 use crate::env::clock::{Clock, SystemClock, deadline};
+use crate::env::moment::Moment;
 use crate::env::observer::EventKind;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
@@ -22,15 +23,21 @@ use crate::record::{
 };
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache, is_final};
-use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
+use crate::store::{
+    Admission, ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind,
+};
 
 /// The longest time of a background operation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The patience of the claim that closes an epoch: a reset is no call that another one can take the place of.
+const UNHURRIED: Duration = Duration::from_secs(60);
 /// Requests of one probe. Several, because a silent connection is replaced only after some requests.
 const PROBE_REQUESTS: u32 = 4;
 /// The number of concurrent copies. Further ones are skipped.
 const MOST_WRITES: u64 = 1024;
 
+/// How much sooner than the answer its copy expires: the delay of a write on its way to the fast store.
+const MARGIN: Duration = Duration::from_secs(5);
 /// How long one reading of a running claim serves all waiting calls.
 const HINT: Duration = Duration::from_secs(1);
 
@@ -39,7 +46,6 @@ pub(super) struct Layers {
     pub(super) fast: Arc<dyn ReadCache>,
     pub(super) durable: Arc<dyn Store>,
     pub(super) patience: Duration,
-    pub(super) margin: Duration,
     pub(super) epochs: Epochs,
     pub(super) breaker: Breaker,
     pub(super) background: Background,
@@ -55,13 +61,13 @@ pub(super) struct Layers {
 #[derive(Clone, Debug)]
 pub(super) struct CopyKey {
     pub(super) copy: Option<RecordKey>,
-    trusted_until: Option<Instant>,
+    trust: Option<Trust>,
 }
 
 impl CopyKey {
     /// Whether a call is answered from the copy at this moment.
     fn is_trusted(&self) -> bool {
-        (self.trusted_until).is_some_and(|until| Instant::now() < until)
+        self.trust.is_some_and(|trust| trust.holds(Moment::now()))
     }
 }
 
@@ -70,7 +76,7 @@ enum CopyChange {
         record: Bytes,
         left: Duration,
         /// Since when that is left.
-        since: Instant,
+        since: Moment,
         /// How much sooner the copy ends.
         margin: Duration,
     },
@@ -97,7 +103,7 @@ impl Layers {
         let at = |copies| RecordKey::under(copies, key.operation().clone(), *key.digest());
         CopyKey {
             copy: seen.copies.map(at),
-            trusted_until: seen.trusted_until,
+            trust: seen.trust,
         }
     }
 
@@ -176,7 +182,7 @@ impl Layers {
             return None;
         }
         count(&self.counters.hits);
-        Some((record, left + self.margin))
+        Some((record, left + MARGIN))
     }
 
     /// Keeps a copy of a record.
@@ -187,19 +193,19 @@ impl Layers {
         copy_key: &CopyKey,
         record: &Bytes,
         left: Duration,
-        since: Instant,
+        since: Moment,
     ) {
         let fits = self
             .fast
             .max_record_bytes()
             .is_none_or(|most| record.len() <= most);
         let (record, left) = bounded(record, left);
-        let change = if fits && left > self.margin {
+        let change = if fits && left > MARGIN {
             CopyChange::Keep {
                 record,
                 left,
                 since,
-                margin: self.margin,
+                margin: MARGIN,
             }
         } else {
             // Waiting calls are notified in either case.
@@ -231,9 +237,15 @@ impl Layers {
                     since,
                     margin,
                 } => {
-                    // The margin covers delays on the way.
-                    let left = left.saturating_sub(since.elapsed().max(margin));
-                    within(PATIENCE, fast.keep(&copy, &record, left)).await
+                    let keep = match Moment::now().since(since) {
+                        // The margin covers delays on the way.
+                        Some(passed) => {
+                            fast.keep(&copy, &record, left.saturating_sub(passed.max(margin)))
+                        }
+                        // Suspended since then: a copy could outlive the record.
+                        None => fast.forget(&copy, None),
+                    };
+                    within(PATIENCE, keep).await
                 }
                 CopyChange::Forget { owner } => {
                     within(PATIENCE, fast.forget(&copy, owner.as_ref())).await
@@ -252,12 +264,12 @@ impl Layers {
             let is_final = is_final(&record.header);
             if is_final || !record.header.lease_left(left).is_zero() {
                 count(&self.counters.hits);
-                let left = if is_final { left + self.margin } else { left };
+                let left = if is_final { left + MARGIN } else { left };
                 return Ok(ReadReply::Found { record, left });
             }
             count(&self.counters.misses);
         }
-        let since = Instant::now();
+        let since = Moment::now();
         let reply = self.durable.read(key).await?;
         if let ReadReply::Found { record, left } = &reply {
             if is_final(&record.header) {
@@ -285,9 +297,10 @@ impl Layers {
     /// Waits until no process answers from copies any more.
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
-        let asked = Instant::now();
-        let ClaimReply::Granted { fence, attempt, .. } = self.durable.claim(&epoch, &claim).await?
-        else {
+        let asked = Moment::now();
+        let admission = Admission::new(UNHURRIED);
+        let reply = self.durable.claim(&epoch, &claim, &admission).await?;
+        let ClaimReply::Granted { fence, attempt, .. } = reply else {
             return Err(StoreError::new(
                 StoreErrorKind::Protocol,
                 "the durable store does not grant the record by which the copies of a reset key are \
@@ -324,7 +337,7 @@ impl Layers {
         closed: &Header,
     ) -> Result<bool, StoreError> {
         let open = Bytes::copy_from_slice(&opening(closed).encode());
-        let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
+        let (epoch, asked) = (record_of(Arc::clone(prefix)), Moment::now());
         let opened = self.resolve(&epoch, closed, None, &open).await? == ResolveReply::Resolved;
         if opened {
             let number = closed.fence.get();
@@ -413,7 +426,7 @@ impl Tending {
                 let Some(layers) = self.layers.upgrade() else {
                     return;
                 };
-                let asked = Instant::now();
+                let asked = Moment::now();
                 if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
                     && let Some(epoch) = Epoch::of(&reply)
                 {

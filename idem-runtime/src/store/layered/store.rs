@@ -1,13 +1,14 @@
 //! The layered store, and its operations.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::epochs;
-use super::layers::{Layers, PATIENCE};
+use super::layers::Layers;
 use super::stats::LayeredStats;
+use crate::env::moment::Moment;
 use crate::env::observer::{Event, EventKind, Observer};
 #[cfg(feature = "_sql")]
 use crate::identity::fingerprint::Fingerprint;
@@ -60,7 +61,7 @@ use crate::store::{
 /// # Copies
 ///
 /// A copy is the record, byte by byte, under a name of its own, `{prefix}:+{epoch}:…`, which no engine can have as its
-/// prefix: the fast store may be the store of other engines as well. A copy expires `margin` (5 s) before the answer
+/// prefix: the fast store may be the store of other engines as well. A copy expires 5 s before the answer
 /// does. Unknown outcomes are not copied, nor are answers that are larger than the fast store accepts.
 ///
 /// # Write access to the fast store
@@ -134,8 +135,8 @@ impl LayeredStore {
         {
             return Ok(ClaimReply::Done { record, left });
         }
-        let since = Instant::now();
-        let reply = self.0.durable.admit(key, request, admission).await?;
+        let since = Moment::now();
+        let reply = self.0.durable.claim(key, request, admission).await?;
         if let ClaimReply::Done { record, left } = &reply
             && is_final(&record.header)
         {
@@ -144,13 +145,18 @@ impl LayeredStore {
         Ok(reply)
     }
 
-    async fn complete(&self, key: &RecordKey, record: &Bytes) -> Result<CompleteReply, StoreError> {
+    async fn complete(
+        &self,
+        key: &RecordKey,
+        claim: Option<&Header>,
+        record: &Bytes,
+    ) -> Result<CompleteReply, StoreError> {
         let Ok(header) = Header::decode(record) else {
-            return self.0.durable.complete(key, record).await;
+            return self.0.durable.complete(key, claim, record).await;
         };
         let copy_key = self.0.copy_key(key);
         let mut sending = self.0.unacked.send(header.owner);
-        let reply = self.0.durable.complete(key, record).await?;
+        let reply = self.0.durable.complete(key, claim, record).await?;
         let first = sending.acknowledged();
         match &reply {
             // A late answer is stored under the header of a later claim, so its bytes are not copied. Without a
@@ -178,17 +184,15 @@ impl LayeredStore {
         key: &RecordKey,
         owner: &Owner,
         remains: Remains,
+        journals: Option<(&Journal, Option<&Journal>)>,
     ) -> Result<ReleaseReply, StoreError> {
-        let reply = self.0.durable.release(key, owner, remains).await?;
-        Ok(self.released(key, *owner, reply))
-    }
-
-    /// Forgets the copy of a claim that was released.
-    fn released(&self, key: &RecordKey, owner: Owner, reply: ReleaseReply) -> ReleaseReply {
+        let reply = (self.0.durable)
+            .release(key, owner, remains, journals)
+            .await?;
         if let ReleaseReply::Released | ReleaseReply::Absent = reply {
-            self.0.forget(&self.0.copy_key(key), Some(owner));
+            self.0.forget(&self.0.copy_key(key), Some(*owner));
         }
-        reply
+        Ok(reply)
     }
 
     async fn resolve(
@@ -235,17 +239,6 @@ impl Store for LayeredStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(async move {
-            let admission = Admission::new(PATIENCE);
-            self.claim(key, request, &admission).await
-        })
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::pending(self.claim(key, request, admission))
@@ -254,9 +247,10 @@ impl Store for LayeredStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.complete(key, record))
+        StoreFuture::pending(self.complete(key, claim, record))
     }
 
     fn release<'a>(
@@ -264,23 +258,9 @@ impl Store for LayeredStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.release(key, owner, remains))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(async move {
-            let released =
-                (self.0.durable).release_with_journal(key, owner, remains, journal, seen);
-            Ok(self.released(key, *owner, released.await?))
-        })
+        StoreFuture::pending(self.release(key, owner, remains, journals))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::env::lock::Lock;
+use crate::env::moment::Moment;
 use crate::record::Owner;
 
 /// Longer than the engine retries a completion.
@@ -29,7 +30,7 @@ pub(super) struct SentCompletion<'a> {
     unacked: &'a UnackedCompletions,
     owner: Owner,
     acknowledged: bool,
-    pub(super) sent: Instant,
+    pub(super) sent: Moment,
 }
 
 impl UnackedCompletions {
@@ -38,7 +39,7 @@ impl UnackedCompletions {
             unacked: self,
             owner,
             acknowledged: false,
-            sent: Instant::now(),
+            sent: Moment::now(),
         }
     }
 }

@@ -14,10 +14,11 @@ use bytes::Bytes;
 
 use self::capacity::Capacity;
 use self::expiry::Records;
+use super::invalidation::Listeners;
 use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 use super::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, ListReply,
-    ListRequest, Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal,
+    ListReply, ListRequest, Listed, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply,
     Remains, RenewReply, ResolveReply, State, Store, StoreError, StoreFuture, Unreadable, Watch,
     Watchers, no_position,
 };
@@ -237,13 +238,6 @@ fn rewritten(header: Header, found: Option<Current<'_>>) -> Change {
     with_journal(header, &journal)
 }
 
-/// The change by which a record is released.
-fn released(found: Option<Current<'_>>, bytes: Option<Bytes>, remains: Remains) -> Option<Change> {
-    let found = found?;
-    let life = transition::released_life(&found.record.header, remains);
-    Some((bytes?, life.unwrap_or(found.left)))
-}
-
 /// What a write of an operation entails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteEffect {
@@ -427,7 +421,9 @@ impl Store for MemoryStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
+        admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
+        admission.sent();
         let decide = |current: Option<Current<'_>>, now| {
             // Fences are numbered by the clock, so that a step of the calendar makes none lower than those before.
             let now_us = self.0.start_us.saturating_add(micros(now));
@@ -444,6 +440,7 @@ impl Store for MemoryStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        _: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let (unreadable, decide) = (CompleteReply::Unreadable, transition::complete);
@@ -455,29 +452,19 @@ impl Store for MemoryStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = transition::release(current, *owner, remains);
-            let rewritten = write.map(|header| rewritten(header, current).0);
-            (reply, released(current, rewritten, remains))
-        };
-        let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
-        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        let decide = |current: Option<Current<'_>>, _| {
+            let kept = current.map(|current| current.record.journal());
+            let kept = kept.unwrap_or_default();
+            let (journal, seen) = journals.unwrap_or((&kept, None));
             let (reply, write) =
                 transition::release_with_journal(current, *owner, remains, journal, seen);
-            let written = write.map(Record::into_bytes);
-            (reply, released(current, written, remains))
+            let change = current.zip(write).map(|(current, record)| {
+                let life = transition::released_life(&current.record.header, remains);
+                (record.into_bytes(), life.unwrap_or(current.left))
+            });
+            (reply, change)
         };
         let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))

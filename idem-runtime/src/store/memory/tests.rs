@@ -34,7 +34,7 @@ async fn fence(store: &MemoryStore, number: u8) -> u64 {
     let digest = KeyDigest::from_bytes([number; 32]);
     let key = RecordKey::new("shop".into(), Operation::new("pay"), digest);
     let request = ClaimRequest::new(store.new_owner(&key), HOUR, HOUR);
-    match store.claim(&key, &request).await {
+    match store.claim(&key, &request, &Admission::new(HOUR)).await {
         Ok(ClaimReply::Granted { fence, .. }) => fence.get(),
         other => panic!("{other:?}"),
     }

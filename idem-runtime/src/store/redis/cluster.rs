@@ -217,7 +217,7 @@ impl Cluster {
             let options = options.clone();
             probes.spawn(async move { (at, Server::probe(&node, &options).await) });
         }
-        let mut report = Report::default();
+        let mut report = Report::of_cluster();
         while let Some(probed) = probes.join_next().await {
             match probed {
                 Ok((at, Ok(server))) => report.add(at, server),

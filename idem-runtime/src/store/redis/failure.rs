@@ -81,6 +81,18 @@ pub(crate) fn has_no_room(error: &RedisError) -> bool {
     says(error, "max number of clients")
 }
 
+/// Whether a proxy has lost the server and replies in its place: Envoy, and Twemproxy with the system's error.
+fn is_lost_by_proxy(error: &RedisError) -> bool {
+    match (error.code(), error.detail()) {
+        (Some("no"), Some("upstream host")) | (Some("upstream"), Some("failure")) => true,
+        (Some("ERR"), Some(said)) => matches!(
+            said,
+            "Connection refused" | "Connection reset by peer" | "Connection timed out"
+        ),
+        _ => false,
+    }
+}
+
 /// Whether the user lacks a right to a command in the script: an error without a code of its own.
 fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
     says(error, "executing the script") || says(error, "NOPERM")
@@ -229,10 +241,12 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
         Some("NOAUTH") => (Refused, NO_PASSWORD),
+        Some("DENIED") => (Refused, PROTECTED),
         _ if is_unknown_user(&error) && error.code().is_none() => (Refused, WHO_OR_NO_ROOM),
         _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
+        _ if is_lost_by_proxy(&error) => (Unavailable, "a proxy has lost its connection to Redis"),
         _ => about_connection(&error),
     };
     let reach = reach(&error);
@@ -276,6 +290,8 @@ fn reach(error: &RedisError) -> Reach {
         Reach::Here
     } else if error.is_connection_refusal() || is_unknown_host(error) {
         Reach::Unreachable
+    } else if is_lost_by_proxy(error) {
+        Reach::Silent
     } else {
         match code(error) {
             Some(code) if !waits.contains(&code) => Reach::Answered,
@@ -320,6 +336,8 @@ const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL, or of the provider";
 const NO_PASSWORD: &str = "Redis requires a password, and the URL has none; write `redis://:password@host:port`, or `user:password@`";
+const PROTECTED: &str = "Redis is in protected mode and accepts only connections from its own machine; give its user a \
+                         password, or restrict its `bind` and set `protected-mode no`";
 /// The client library does not repeat the reply to `AUTH`.
 const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or of the \
                               provider, or takes no more connections (`maxclients`)";
@@ -378,6 +396,8 @@ mod tests {
             "NOAUTH Authentication required.",
             "WRONGPASS invalid username-password pair or user is disabled.",
             "BUSY Redis is busy running a script.",
+            "DENIED Redis is running in protected mode because protected mode is enabled and no \
+             password is set for the default user. In this mode connections are only accepted",
             "ERR max number of clients reached",
             "ERR something else",
         ] {
@@ -390,6 +410,18 @@ mod tests {
         ] {
             assert_eq!(said(line).reach(), Reach::Silent, "{line}");
         }
+        // Envoy, and Twemproxy.
+        for line in [
+            "no upstream host",
+            "upstream failure",
+            "ERR Connection refused",
+            "ERR Connection reset by peer",
+            "ERR Connection timed out",
+        ] {
+            let said = (said(line).kind(), said(line).reach());
+            assert_eq!(said, (StoreErrorKind::Unavailable, Reach::Silent), "{line}");
+        }
+        assert_eq!(said("DENIED Redis").kind(), StoreErrorKind::Refused);
         let io = |kind| store_error("a claim", std::io::Error::from(kind).into()).reach();
         assert_eq!(
             io(std::io::ErrorKind::ConnectionRefused),

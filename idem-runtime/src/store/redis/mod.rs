@@ -23,7 +23,7 @@ mod topology;
 mod wire;
 
 pub use self::builder::RedisStoreBuilder;
-pub use self::probe::{Report, Server};
+pub use self::probe::Report;
 pub use self::server::Durability;
 pub use self::source::RedisSource;
 pub use self::store::RedisStore;

@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::notify::{ResolutionListener, Subscribers};
-use super::probe::{Report, Use};
+use super::probe::{Report, concerns_a_cache};
 use super::script::{Batches, Scripts};
 use super::topology::Topology;
 use crate::env::observer::Observer;
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{
-    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
-    ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, Store, StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Finding, Header, Journal,
+    ListReply, ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains,
+    RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or in a compatible server.
@@ -132,8 +132,9 @@ impl RedisStore {
         Self(Arc::new(core))
     }
 
-    pub(super) fn warnings_as(&self, used: Use) -> Vec<String> {
-        let mut warnings = self.0.report.warnings_as(used);
+    /// The selected warnings of the report, and those about the connections.
+    fn warnings_that(&self, selects: impl Fn(&Finding) -> bool) -> Vec<String> {
+        let mut warnings = self.0.report.warnings(selects);
         warnings.extend(self.0.transport.clone());
         warnings.extend(self.0.subscribers.warning());
         warnings
@@ -160,14 +161,6 @@ impl Store for RedisStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         if let Some(error) = self.0.overload(key, admission) {
@@ -180,18 +173,10 @@ impl Store for RedisStore {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, None, record))
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, Some(claim), record))
+        StoreFuture::pending(self.0.complete(key, claim, record))
     }
 
     fn release<'a>(
@@ -199,19 +184,9 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains, None))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains, Some((journal, seen))))
+        StoreFuture::pending(self.0.release(key, owner, remains, journals))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
@@ -279,7 +254,7 @@ impl Store for RedisStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.warnings_as(Use::Store)
+        self.warnings_that(|_| true)
     }
 }
 
@@ -315,7 +290,7 @@ impl ReadCache for RedisStore {
 
     /// The warnings that hold for a cache. A restart, an eviction or a failover loses copies, which costs time only.
     fn warnings(&self) -> Vec<String> {
-        self.warnings_as(Use::Cache)
+        self.warnings_that(concerns_a_cache)
     }
 }
 

@@ -9,13 +9,6 @@ use super::dialect::Dialect;
 use super::session::{SqlClient, SqlFuture, SqlSession};
 use crate::store::Finding;
 
-/// A kind of database.
-///
-/// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
-pub trait Backend: Database {}
-
-impl<B: Database> Backend for B {}
-
 #[cfg(feature = "mysql")]
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -47,17 +40,22 @@ pub struct Probed {
     pub(crate) schema: Option<String>,
 }
 
-/// The private part of a backend.
-pub trait Database: Debug + Send + Sync + 'static {
-    /// Its dialect.
+/// A kind of database.
+///
+/// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
+pub trait Backend: Debug + Send + Sync + 'static {
+    #[doc(hidden)]
     const DIALECT: &'static Dialect;
 
     /// The client of a URL; `None` if it is none.
+    #[doc(hidden)]
     fn client(url: &str) -> Option<Arc<dyn SqlClient>>;
 
     /// Probes the server. An error makes it unusable.
+    #[doc(hidden)]
     fn probe<'a>(session: &'a mut dyn SqlSession, table: &'a str) -> SqlFuture<'a, Probed>;
 
     /// The findings for an operator about this server.
+    #[doc(hidden)]
     fn findings(session: &mut dyn SqlSession) -> SqlFuture<'_, Vec<Finding>>;
 }

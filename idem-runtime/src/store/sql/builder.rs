@@ -246,11 +246,11 @@ fn is_name(table: &str) -> bool {
 
 #[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests {
-    use crate::store::sql::backend::Database;
+    use crate::store::sql::backend::Backend;
     use crate::store::sql::backend::MySql;
     use crate::store::sql::backend::Postgres;
 
-    fn warns<B: Database>(url: &str) -> bool {
+    fn warns<B: Backend>(url: &str) -> bool {
         let client = B::client(url).expect("a URL");
         let warning = client.warning().unwrap_or_default();
         let is_discreet = !warning.contains("secret") && !warning.contains("db.example");

@@ -145,13 +145,14 @@ pub use self::bytea::bytea;
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
 pub use self::in_transaction::Sql;
-pub(crate) use self::in_transaction::{TransactionalStore, TxError};
+pub(crate) use self::in_transaction::TxError;
 pub use self::purge::{Purge, PurgeTask};
 pub use self::session::{
     SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
 pub use self::source::{IntoSqlSource, SqlSource};
 pub use self::state::SqlStore;
+pub(crate) use self::state::SqlStoreState;
 pub use self::transaction::SqlTransaction;
 use super::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
@@ -191,17 +192,6 @@ impl<B: Backend> Store for SqlStore<B> {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(async move {
-            let admission = Admission::new(self.0.pool.patience());
-            self.0.claim(key, request, &admission).await
-        })
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::pending(self.0.claim(key, request, admission))
@@ -210,6 +200,7 @@ impl<B: Backend> Store for SqlStore<B> {
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
+        _: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         StoreFuture::pending(self.0.complete(key, record))
@@ -220,19 +211,9 @@ impl<B: Backend> Store for SqlStore<B> {
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
+        journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains))
-    }
-
-    fn release_with_journal<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-        journal: &'a Journal,
-        seen: Option<&'a Journal>,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending((self.0).release_with_journal(key, owner, remains, journal, seen))
+        StoreFuture::pending(self.0.release(key, owner, remains, journals))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
@@ -284,7 +265,7 @@ impl<B: Backend> Store for SqlStore<B> {
     }
 
     fn sql(&self) -> Option<Sql<'_>> {
-        Some(Sql(&*self.0))
+        Some(Sql(&self.0))
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ mod findings;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::backend::{Database, MySql, Probed};
+use super::backend::{Backend, MySql, Probed};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
@@ -150,7 +150,7 @@ fn kind_of(number: u16) -> SqlErrorKind {
     }
 }
 
-impl Database for MySql {
+impl Backend for MySql {
     const DIALECT: &'static Dialect = Dialect::MYSQL;
 
     fn client(url: &str) -> Option<Arc<dyn SqlClient>> {

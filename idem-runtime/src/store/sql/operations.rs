@@ -123,49 +123,36 @@ impl SqlStoreState {
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
     }
 
+    /// Releases a claim. `journals`: the one that the record keeps, and the one that was seen.
     pub(super) async fn release(
         &self,
         key: &RecordKey,
         owner: &Owner,
         remains: Remains,
+        journals: Option<(&Journal, Option<&Journal>)>,
     ) -> Result<ReleaseReply, StoreError> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
-        let arguments = release_arguments(&access.primary_key, owner, remains);
-        let statement = &self.statements.release;
-        if access.changes(statement, &arguments[..6]).await? {
+        let mut arguments = release_arguments(&access.primary_key, owner, remains);
+        let released = match journals {
+            None => {
+                let statement = &self.statements.release;
+                access.changes(statement, &arguments[..6]).await?
+            }
+            Some((journal, None)) if journal.kind() == JournalKind::Attempts => {
+                arguments[6] = SqlArgument::Bytes(journal.as_bytes());
+                let statement = &self.statements.release_with_attempts;
+                access.changes(statement, &arguments).await?
+            }
+            // With steps, and for an operator, the journal is read, and replaced.
+            Some(_) => false,
+        };
+        if released {
             return Ok(ReleaseReply::Released);
         }
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = transition::release(current, *owner, remains);
-            let write = current.zip(write).map(|(current, header)| RecordWrite {
-                life: transition::released_life(&current.record.header, remains),
-                ..RecordWrite::header(header, Some(current))
-            });
-            (reply, write)
-        };
-        let unreadable = ReleaseReply::Unreadable;
-        Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
-    }
-
-    /// The same, with the journal that the record keeps. With steps, and for an operator, it is read, and replaced.
-    pub(super) async fn release_with_journal(
-        &self,
-        key: &RecordKey,
-        owner: &Owner,
-        remains: Remains,
-        journal: &Journal,
-        seen: Option<&Journal>,
-    ) -> Result<ReleaseReply, StoreError> {
-        let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
-        if journal.kind() == JournalKind::Attempts && seen.is_none() {
-            let mut arguments = release_arguments(&access.primary_key, owner, remains);
-            arguments[6] = SqlArgument::Bytes(journal.as_bytes());
-            let statement = &self.statements.release_with_attempts;
-            if access.changes(statement, &arguments).await? {
-                return Ok(ReleaseReply::Released);
-            }
-        }
-        let decide = |current: Option<Current<'_>>, _| {
+            let kept = current.map(|current| current.record.journal());
+            let kept = kept.unwrap_or_default();
+            let (journal, seen) = journals.unwrap_or((&kept, None));
             let (reply, write) =
                 transition::release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(current, record)| RecordWrite {

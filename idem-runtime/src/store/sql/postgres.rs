@@ -5,7 +5,7 @@ mod findings;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::backend::{Database, Postgres, Probed};
+use super::backend::{Backend, Postgres, Probed};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
@@ -158,7 +158,7 @@ fn refuses_start_up(text: &str, parameter: &str) -> bool {
     text.contains("startup parameter") && text.contains(parameter)
 }
 
-impl Database for Postgres {
+impl Backend for Postgres {
     const DIALECT: &'static Dialect = Dialect::POSTGRES;
 
     fn client(url: &str) -> Option<Arc<dyn SqlClient>> {

@@ -5,7 +5,7 @@ pub(super) mod group_commit;
 
 use std::sync::Arc;
 
-use super::backend::{Database, Probed, Sqlite};
+use super::backend::{Backend, Probed, Sqlite};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
@@ -109,7 +109,7 @@ const DIALECT: Dialect = Dialect {
     },
 };
 
-impl Database for Sqlite {
+impl Backend for Sqlite {
     const DIALECT: &'static Dialect = Dialect::SQLITE;
 
     fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
@@ -150,7 +150,44 @@ async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::process::Command;
+
     use super::*;
+    use crate::store::sql::SqliteStore;
+    use crate::store::{Reach, StoreErrorKind};
+
+    /// Set in the process that may open few files.
+    const LIMITED: &str = "IDEM_TESTS_FEW_FILES";
+
+    /// Runs itself in a process that may open few files.
+    #[test]
+    fn a_process_with_too_many_open_files_waits_for_one() {
+        if std::env::var_os(LIMITED).is_some() {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            return { runtime }.enable_all().build().unwrap().block_on(async {
+                let file = std::env::temp_dir().join(format!("idem-{}.db", std::process::id()));
+                let open: Vec<_> = std::iter::from_fn(|| File::open("/").ok()).collect();
+                let url = format!("sqlite:{}", file.display());
+                let error = SqliteStore::connect(&*url).await.unwrap_err();
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+                assert_eq!(error.reach(), Reach::Here);
+                drop(open);
+                let error = SqliteStore::connect("sqlite:/no/such/folder/idem.db").await;
+                assert_eq!(error.unwrap_err().kind(), StoreErrorKind::Refused);
+            });
+        }
+        let test = "store::sql::sqlite::tests::a_process_with_too_many_open_files_waits_for_one";
+        let limited = Command::new("sh")
+            .args(["-c", "ulimit -n 64; exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(LIMITED, "")
+            .output()
+            .expect("there is a shell");
+        let is_done = String::from_utf8_lossy(&limited.stdout).contains("1 passed");
+        assert!(limited.status.success() && is_done, "{limited:?}");
+    }
 
     #[test]
     fn the_kind_of_an_error_is_that_of_its_primary_code() {

@@ -35,9 +35,15 @@ use crate::credentials::Credentials;
 
 /// Maps an error of sqlx.
 fn session_error(dialect: &Dialect, error: sqlx::Error) -> SqlError {
-    use sqlx::Error::{Configuration, Io, Protocol, Tls, WorkerCrashed};
+    use sqlx::Error::{Configuration, Database, Io, Protocol, Tls, WorkerCrashed};
+    #[cfg(feature = "sqlite")]
+    if let Database(error) = &error
+        && let Some(cause) = sqlite::lacks_files(&**error)
+    {
+        return SqlError::lost(cause);
+    }
     match error {
-        sqlx::Error::Database(error) => SqlError::server(dialect, code(&*error), error.message()),
+        Database(error) => SqlError::server(dialect, code(&*error), error.message()),
         Configuration(error) => SqlError::configuration(error),
         Tls(error) => SqlError::tls(error),
         error @ (Io(_) | Protocol(_) | WorkerCrashed) => SqlError::lost(error),

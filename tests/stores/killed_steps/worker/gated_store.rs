@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::store::author::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, RenewReply, StoreFuture,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, RenewReply,
+    StoreFuture,
 };
 use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::testing::Forward;
@@ -60,11 +61,12 @@ impl Forward for GatedStore {
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
+        admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::pending(async move {
             let call = self.calls.of(key);
             call.pass("claiming").await;
-            let reply = self.store.claim(key, request).await;
+            let reply = self.store.claim(key, request, admission).await;
             // A call that waits for another one claims more than once.
             if !matches!(reply, Ok(ClaimReply::Running { .. })) {
                 call.pass("claimed").await;
@@ -73,16 +75,16 @@ impl Forward for GatedStore {
         })
     }
 
-    fn complete_claim<'a>(
+    fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
-        claim: &'a Header,
+        claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         StoreFuture::pending(async move {
             let call = self.calls.of(key);
             call.pass("completing").await;
-            let reply = self.store.complete_claim(key, claim, record).await;
+            let reply = self.store.complete(key, claim, record).await;
             call.pass("completed").await;
             reply
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_runtime::store::author::{ClaimReply, ClaimRequest, CompleteReply, Header, Owner};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{OutcomeKind, RecordKey, Store, StoreError};
-use idem_tests::claims::{finished, granted};
+use idem_tests::claims::{finished, granted, unhurried};
 use idem_tests::shop::{connected, patiently, until};
 
 use crate::setup::{Behind, Keys, calls};
@@ -31,7 +31,10 @@ async fn insist<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreErro
 
 async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
     let request = request(owner);
-    let reply = insist("a claim", async || store.claim(key, &request).await).await;
+    let reply = insist("a claim", async || {
+        store.claim(key, &request, &unhurried()).await
+    })
+    .await;
     let header = granted(&request, &reply);
     assert_eq!(header.attempts, 1, "one claim is one attempt");
     header
@@ -43,11 +46,17 @@ async fn once(store: &dyn Store, key: &RecordKey, fault: impl Fn()) {
     let header = claim(store, key, Owner::random()).await;
     let done = finished(&header, OutcomeKind::Value, b"an answer");
     fault();
-    let reply = insist("a completion", async || store.complete(key, &done).await).await;
+    let reply = insist("a completion", async || {
+        store.complete(key, None, &done).await
+    })
+    .await;
     assert_eq!(reply, CompleteReply::Stored { late: false });
     let other = request(Owner::random());
     fault();
-    let reply = insist("a replay", async || store.claim(key, &other).await).await;
+    let reply = insist("a replay", async || {
+        store.claim(key, &other, &unhurried()).await
+    })
+    .await;
     let ClaimReply::Done { record, .. } = reply else {
         panic!("it is done: {reply:?}");
     };

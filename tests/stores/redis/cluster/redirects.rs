@@ -10,7 +10,7 @@ use idem_runtime::store::author::{
 };
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{OutcomeKind, RecordKey, Store};
-use idem_tests::claims::{complete, finished};
+use idem_tests::claims::{complete, finished, unhurried};
 use idem_tests::shop::PATIENCE;
 
 use crate::client::{Client, store};
@@ -102,7 +102,12 @@ impl Case {
     /// Runs the deed, and checks its reply.
     async fn run(&self, store: &dyn Store) {
         let key = &self.key;
-        let claims = async || store.claim(key, &request(Owner::random())).await.unwrap();
+        let claims = async || {
+            store
+                .claim(key, &request(Owner::random()), &unhurried())
+                .await
+                .unwrap()
+        };
         let claim = || self.claim.unwrap();
         // The record of another owner, with another answer.
         let other = || {
@@ -116,22 +121,24 @@ impl Case {
             Deed::ClaimOfRunning => matches!(claims().await, ClaimReply::Running { .. }),
             Deed::Renew => store.renew(key, &claim()).await.unwrap() == RenewReply::Renewed,
             Deed::Complete => {
-                let reply = store.complete(key, &self.record).await.unwrap();
+                let reply = store.complete(key, None, &self.record).await.unwrap();
                 reply == CompleteReply::Stored { late: false }
             }
             Deed::Replay | Deed::ReplayLarge => {
                 matches!(claims().await, ClaimReply::Done { record, .. } if is_whole(&record))
             }
             Deed::Adopt => {
-                let reply = store.complete(key, &other()).await.unwrap();
+                let reply = store.complete(key, None, &other()).await.unwrap();
                 matches!(reply, CompleteReply::Adopted { record, .. } if is_whole(&record))
             }
             Deed::CompleteClaim | Deed::CompleteLarge => {
-                let reply = store.complete_claim(key, &claim(), &self.record).await;
+                let reply = store.complete(key, Some(&claim()), &self.record).await;
                 reply.unwrap() == CompleteReply::Stored { late: false }
             }
             Deed::Release => {
-                let released = store.release(key, &claim().owner, Remains::Request).await;
+                let released = store
+                    .release(key, &claim().owner, Remains::Request, None)
+                    .await;
                 released.unwrap() == ReleaseReply::Released
             }
             Deed::Read => {
@@ -151,7 +158,9 @@ impl Case {
 /// Uses both routes to the node of a key.
 async fn knows(store: &RedisStore, key: &RecordKey) {
     store.read(key).await.unwrap();
-    let released = store.release(key, &Owner::random(), Remains::Request).await;
+    let released = store
+        .release(key, &Owner::random(), Remains::Request, None)
+        .await;
     released.unwrap();
 }
 

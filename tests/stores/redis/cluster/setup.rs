@@ -125,7 +125,10 @@ impl Behind {
 /// Sends commands until one is answered: the first ones after a change may fail.
 pub(crate) async fn until_answered(store: &dyn Store, key: &RecordKey) {
     let asking = async {
-        while let Err(error) = store.release(key, &Owner::random(), Remains::Request).await {
+        while let Err(error) = store
+            .release(key, &Owner::random(), Remains::Request, None)
+            .await
+        {
             assert!(error.is_transient(), "{error}");
         }
         while let Err(error) = store.read(key).await {

@@ -89,7 +89,7 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
     let (kind, message) = refused(RedisStore::builder(server.url())).await;
     assert_eq!(kind, StoreErrorKind::Refused);
     for part in [
-        "maxmemory-policy volatile-lru",
+        "Redis eviction: `volatile-lru`",
         "noeviction",
         "allow_eviction",
     ] {

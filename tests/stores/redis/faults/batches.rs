@@ -36,7 +36,7 @@ impl Claims {
     /// Sends all completions at once.
     async fn complete(&self, store: &RedisStore) -> Vec<Result<CompleteReply, StoreErrorKind>> {
         let completions = self.0.iter().map(async |(key, claim, record)| {
-            let reply = store.complete_claim(key, claim, record).await;
+            let reply = store.complete(key, Some(claim), record).await;
             reply.map_err(|error| error.kind())
         });
         join_all(completions).await
@@ -148,7 +148,7 @@ async fn each_completion_has_its_own_outcome() {
     server.cli(&["DEL", &name(6)]);
     let winner = takes(&store, &claims.0[6].0).await;
     let won = finished(&winner, OutcomeKind::Value, b"won");
-    let stored = store.complete_claim(&claims.0[6].0, &winner, &won).await;
+    let stored = store.complete(&claims.0[6].0, Some(&winner), &won).await;
     assert_eq!(stored.unwrap(), CompleteReply::Stored { late: false });
 
     let mut monitor = server.monitor();
@@ -254,7 +254,7 @@ async fn a_claim_with_a_journal_is_completed_alone() {
     let (key, claim, _) = &claims.0[4];
     let journal = Journal::new(Bytes::from_static(b"\0\0\0\x01a"));
     let released =
-        (store.release_with_journal(key, &claim.owner, Remains::Attempt, &journal, None)).await;
+        (store.release(key, &claim.owner, Remains::Attempt, Some((&journal, None)))).await;
     released.unwrap();
     let mut request = asks(store.new_owner(key));
     request.max_attempts = None;

@@ -24,7 +24,7 @@ async fn each_missing_right_is_named() {
         let (names, costs) = match right {
             "+info" => ("INFO is not allowed", "lets its body run again"),
             "+publish" | "+subscribe" | "+unsubscribe" => (right, "waiting calls poll"),
-            _ => (right, "calls are refused"),
+            _ => (right, "what needs them is refused"),
         };
         assert!(
             warning.contains(names) && warning.contains(costs),

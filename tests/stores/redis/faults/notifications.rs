@@ -91,7 +91,7 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
 
     for expected in [often, 0] {
         let released = store
-            .release(&key(), &owner(1), Remains::Attempt)
+            .release(&key(), &owner(1), Remains::Attempt, None)
             .await
             .unwrap();
         assert_eq!(released, ReleaseReply::Released);
@@ -101,12 +101,12 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     let second = claim(store, 2).await;
     wait(store).await;
     let refused = done(&first, OutcomeKind::Value);
-    let refused = store.complete(&key(), &refused).await.unwrap();
+    let refused = store.complete(&key(), None, &refused).await.unwrap();
     assert!(matches!(refused, CompleteReply::Superseded { .. }));
     assert_eq!(listener.told(), 0, "an answer that is refused");
     let unknown = done(&second, OutcomeKind::Unknown);
     for expected in [often, 0] {
-        let stored = store.complete(&key(), &unknown).await.unwrap();
+        let stored = store.complete(&key(), None, &unknown).await.unwrap();
         assert_eq!(stored, CompleteReply::Stored { late: false });
         assert_eq!(listener.told(), expected, "an answer, and once more");
     }
@@ -134,20 +134,20 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
         store.renew(&key(), &first).await.unwrap();
         store.read(&key()).await.unwrap();
         store
-            .release(&key(), &owner(1), Remains::Attempt)
+            .release(&key(), &owner(1), Remains::Attempt, None)
             .await
             .unwrap();
         // The watch of the former claim does not apply to this one.
         let second = claim(&store, 2).await;
         wait(&store).await;
         store
-            .release(&key(), &second.owner, Remains::Attempt)
+            .release(&key(), &second.owner, Remains::Attempt, None)
             .await
             .unwrap();
         assert_eq!(listener.told(), 1);
         let third = claim(&store, 3).await;
         let small = done(&third, OutcomeKind::Tombstone);
-        store.complete_claim(&key(), &third, &small).await.unwrap();
+        store.complete(&key(), Some(&third), &small).await.unwrap();
         assert_eq!(listener.told(), 0);
     }
 }
@@ -168,7 +168,12 @@ async fn the_end_of_a_claim_with_a_journal_is_notified() {
         }
         let journal = attempts(number.into());
         let released = store
-            .release_with_journal(&key(), &claim.owner, Remains::Attempt, &journal, None)
+            .release(
+                &key(),
+                &claim.owner,
+                Remains::Attempt,
+                Some((&journal, None)),
+            )
             .await
             .unwrap();
         assert_eq!(released, ReleaseReply::Released);
@@ -199,7 +204,7 @@ async fn each_end_of_a_claim_is_notified_once() {
     let lost = claim(&store, 3).await;
     server.cli(&["DEL", &key().name()]);
     let stored = store
-        .complete(&key(), &done(&lost, OutcomeKind::Value))
+        .complete(&key(), None, &done(&lost, OutcomeKind::Value))
         .await;
     assert_eq!(stored.unwrap(), CompleteReply::Stored { late: true });
     assert_eq!(listener.told(), 1);

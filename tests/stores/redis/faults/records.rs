@@ -4,6 +4,7 @@ use bytes::Bytes;
 use idem_runtime::ErrorKind;
 use idem_runtime::store::author::{Header, Remains, State};
 use idem_runtime::store::{Fence, OutcomeKind, StoreError};
+use idem_tests::claims::unhurried;
 
 use crate::prelude::*;
 
@@ -44,18 +45,23 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
     // The first plain claim fetches the record, because its size is unknown; no later one does.
     let first = sent();
     for _ in 0..10 {
-        assert_refused(store.claim(&key, &requests[0]).await.unwrap_err());
+        assert_refused(
+            store
+                .claim(&key, &requests[0], &unhurried())
+                .await
+                .unwrap_err(),
+        );
     }
     let begun = sent();
     assert!(begun - first < 3 * LARGE as u64 / 2, "{}", begun - first);
     for _ in 0..3 {
         for request in &requests {
-            assert_refused(store.claim(&key, request).await.unwrap_err());
+            assert_refused(store.claim(&key, request, &unhurried()).await.unwrap_err());
         }
         assert_refused(store.read(&key).await.unwrap_err());
         assert_refused(store.poll(&key).await.unwrap_err());
         let other = Bytes::copy_from_slice(&done(2));
-        assert_refused(store.complete(&key, &other).await.unwrap_err());
+        assert_refused(store.complete(&key, None, &other).await.unwrap_err());
     }
     let fetched = sent() - begun;
     assert!(fetched < 100_000, "{fetched} bytes were fetched");
@@ -83,11 +89,13 @@ async fn releases_keep_the_expiry_of_a_record() {
         for number in 0..200 {
             let (key, mut claim) = (crate::key(number), asks(Owner::random()));
             (claim.lease, claim.retain) = (Duration::from_millis(4), Duration::from_millis(8));
-            store.claim(&key, &claim).await.unwrap();
+            store.claim(&key, &claim, &unhurried()).await.unwrap();
             // The server rounds what is left to the millisecond.
             let left = || server.reply(&["PTTL", &key.name()]).as_int();
             while matches!(left(), Some(2..)) {}
-            let _ = store.release(&key, &claim.owner, Remains::Request).await;
+            let _ = store
+                .release(&key, &claim.owner, Remains::Request, None)
+                .await;
         }
         let names = server.cli(&["KEYS", "idem:*"]);
         let endless = names

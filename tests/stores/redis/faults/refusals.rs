@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use idem_harness::{RedisServerBuilder, ReplicaPair, RespConn, eventually};
 use idem_runtime::__private::KeyBuilder;
 use idem_runtime::store::author::Needs;
+use idem_tests::claims::unhurried;
 use idem_tests::shop::assert_store_says;
 
 use crate::prelude::*;
@@ -262,7 +263,7 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     let store = RedisStore::connect(&replica.url()).await.unwrap();
     let digest = KeyBuilder::new("absent", 64).key(&1).unwrap();
     let key = RecordKey::new("absent".into(), Operation::new("absent"), digest);
-    let absent = store.claim(&key, &request).await.unwrap_err();
+    let absent = store.claim(&key, &request, &unhurried()).await.unwrap_err();
     let said = absent.to_string();
     assert!(said.contains("a replica; connect to the primary"), "{said}");
 }

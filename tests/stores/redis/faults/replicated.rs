@@ -2,6 +2,7 @@
 
 use idem_harness::ReplicaPair;
 use idem_runtime::store::redis::Durability;
+use idem_tests::claims::unhurried;
 use idem_tests::shop::{HASTE, PATIENCE, hasty};
 
 use crate::key;
@@ -97,7 +98,11 @@ async fn a_wait_that_a_demotion_interrupts_may_be_sent_again() {
         .response_timeout(PATIENCE)
         .durability(Durability::Replicated(1));
     let store = store.connect().await.unwrap();
-    let claim = async |number| store.claim(&key(number), &asks(Owner::random())).await;
+    let claim = async |number| {
+        store
+            .claim(&key(number), &asks(Owner::random()), &unhurried())
+            .await
+    };
     claim(0).await.unwrap();
     replica.pause();
     let (error, ()) = tokio::join!(claim(1), async {

@@ -2,6 +2,7 @@
 
 use idem_harness::HANG_LIMIT;
 use idem_runtime::store::author::ClaimReply;
+use idem_tests::claims::unhurried;
 use idem_tests::shop::{HASTE, PATIENCE, hasty, patiently, proxied};
 
 use crate::prelude::*;
@@ -89,7 +90,11 @@ async fn a_late_reply_does_not_date_later_claims() {
     let claim = async |number| {
         let mut request = asks(Owner::random());
         request.dated = false;
-        match store.claim(&crate::key(number), &request).await.unwrap() {
+        match store
+            .claim(&crate::key(number), &request, &unhurried())
+            .await
+            .unwrap()
+        {
             ClaimReply::Granted { fence, .. } => fence.get(),
             other => panic!("{other:?}"),
         }

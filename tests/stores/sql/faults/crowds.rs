@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use idem_runtime::store::OutcomeKind;
 use idem_runtime::store::author::CompleteReply;
-use idem_tests::claims::{finished, granted};
+use idem_tests::claims::{finished, granted, unhurried};
 
 use super::prelude::*;
 
@@ -48,7 +48,7 @@ pub(crate) fn claiming<B: Database>(
     owner: Owner,
 ) -> Request<ClaimReply> {
     let (store, key) = (store.clone(), key.clone());
-    Box::pin(async move { store.claim(&key, &asks(owner)).await })
+    Box::pin(async move { store.claim(&key, &asks(owner), &unhurried()).await })
 }
 
 fn reading<B: Database>(store: &SqlStore<B>, number: u64) -> Request<ReadReply> {
@@ -138,7 +138,7 @@ async fn each_request_gets_its_own_outcome<B: Database>() {
         let claim = granted(&asks(owner), reply.as_ref().unwrap());
         let record = finished(&claim, OutcomeKind::Value, &answer(number));
         let store = store.clone();
-        let complete = async move { store.complete(&elsewhere(number), &record).await };
+        let complete = async move { store.complete(&elsewhere(number), None, &record).await };
         Box::pin(complete) as Request<CompleteReply>
     });
     let completions = sent(completions).await;

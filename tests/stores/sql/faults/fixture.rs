@@ -11,6 +11,7 @@ use idem_runtime::store::{RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
     __private::KeyBuilder, Context, Engine, EngineBuilder, ErrorKind, OnRunning, key::Operation,
 };
+use idem_tests::claims::unhurried;
 use idem_tests::events::Events;
 use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, patiently, persistent};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -139,7 +140,9 @@ pub(crate) async fn claim_of<B: Backend>(
     number: u64,
 ) -> Result<ClaimReply, StoreError> {
     let request = asks(Owner::random());
-    store.claim(&elsewhere(number), &request).await
+    store
+        .claim(&elsewhere(number), &request, &unhurried())
+        .await
 }
 
 /// Panics unless the error is of this kind, contains all of these parts and nothing confidential.

@@ -5,6 +5,7 @@ use super::crowds::{
 };
 use super::prelude::*;
 use idem_runtime::store::StoreErrorKind::Full;
+use idem_tests::claims::unhurried;
 
 /// A record key whose commit the file refuses; see [`spoil`].
 fn spoilt(number: u64) -> RecordKey {
@@ -40,7 +41,7 @@ async fn a_claim_whose_commit_fails_is_not_granted_and_spoils_no_other() {
     let test_database = TestDatabase::new::<Sqlite>();
     let store = narrow::<Sqlite>(&test_database).await;
     spoil(&test_database).await;
-    let reply = store.claim(&spoilt(0), &asks(owner(0))).await;
+    let reply = store.claim(&spoilt(0), &asks(owner(0)), &unhurried()).await;
     assert!(reply.is_err(), "{reply:?}");
     let claims = claim_all(&test_database, &store, (0..50).map(spoilt)).await;
     assert!(!claims.iter().any(is_granted));

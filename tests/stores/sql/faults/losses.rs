@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use idem_runtime::store::author::{ClaimRequest, CompleteReply, Header, Journal, Remains, State};
 use idem_runtime::store::{Fence, OutcomeKind};
-use idem_tests::claims::{finished, take};
+use idem_tests::claims::{finished, take, unhurried};
 
 use super::prelude::*;
 
@@ -85,7 +85,7 @@ impl Operation {
         let claim = take(calm, key, &request).await;
         if let Self::Resolve = self {
             let unknown = finished(&claim, OutcomeKind::Unknown, b"");
-            let stored = calm.complete(key, &unknown).await.unwrap();
+            let stored = calm.complete(key, None, &unknown).await.unwrap();
             assert_eq!(stored, CompleteReply::Stored { late: false });
             return Header::decode(&unknown).unwrap();
         }
@@ -100,7 +100,9 @@ impl Operation {
         claim: &Header,
     ) -> Result<String, StoreError> {
         Ok(match self {
-            Self::Claim | Self::TakeOver => variant(store.claim(key, &asks(owner)).await?),
+            Self::Claim | Self::TakeOver => {
+                variant(store.claim(key, &asks(owner), &unhurried()).await?)
+            }
             Self::Renew => variant(store.renew(key, claim).await?),
             Self::Append => {
                 let journal = Journal::new(Bytes::from_static(b"a journal"));
@@ -108,9 +110,9 @@ impl Operation {
             }
             Self::Complete => {
                 let answer = finished(claim, OutcomeKind::Value, b"an answer");
-                variant(store.complete(key, &answer).await?)
+                variant(store.complete(key, None, &answer).await?)
             }
-            Self::Release => variant(store.release(key, &owner, Remains::Attempt).await?),
+            Self::Release => variant(store.release(key, &owner, Remains::Attempt, None).await?),
             Self::Resolve => {
                 let mut resolution = *claim;
                 resolution.owner = Owner::random();

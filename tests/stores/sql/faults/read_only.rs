@@ -2,6 +2,7 @@
 
 use idem_runtime::store::StoreErrorKind::Full;
 use idem_runtime::store::author::Needs;
+use idem_tests::claims::unhurried;
 use idem_tests::shop::happened;
 
 use super::prelude::*;
@@ -24,7 +25,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     // A record that is absent here may exist on a server that accepts writes.
     let mut request = asks(Owner::random());
     request.needs = Needs::Record;
-    let absent = store.claim(&elsewhere(7), &request).await;
+    let absent = store.claim(&elsewhere(7), &request, &unhurried()).await;
     assert_says(absent, Unavailable, &["a claim", "read-only"]);
     let effects = fixture.beside(&store);
     assert_eq!(effects.pay("a").await.unwrap(), first);

@@ -37,7 +37,7 @@ async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     assert_says(narrow.read(&key).await, TooLarge, &parts);
     assert_says(narrow.poll(&key).await, TooLarge, &parts);
     let answer = finished(&other, OutcomeKind::Value, b"");
-    let completed = narrow.complete(&key, &answer).await;
+    let completed = narrow.complete(&key, None, &answer).await;
     assert_says(completed, TooLarge, &parts);
     if let Some(proxy) = &proxy {
         let sent = proxy.stats().returned_bytes;

@@ -1,8 +1,9 @@
 //! Estimate of the server's clock.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use crate::env::lock::Lock;
+use crate::env::moment::Moment;
 
 /// Age up to which a reading is extrapolated: in that time two clocks drift apart by a millisecond at most.
 const FRESH: Duration = Duration::from_secs(10);
@@ -10,11 +11,6 @@ const FRESH: Duration = Duration::from_secs(10);
 ///
 /// A local cache relies on less than a second.
 const PROMPT: Duration = Duration::from_millis(500);
-/// Largest difference between the progress of the calendar and of the monotonic clock.
-///
-/// It is larger after the machine was suspended, or its calendar was set.
-const STEADY: Duration = Duration::from_millis(50);
-
 /// The time of the server at the other end of a connection.
 ///
 /// The fence of a claim without a script is this time. It is behind the server's clock by the duration of a reply,
@@ -34,29 +30,6 @@ struct ClockEstimate {
 struct ClockReading {
     micros: u64,
     at: Moment,
-}
-
-/// A moment by both clocks of this machine.
-#[derive(Clone, Copy)]
-struct Moment {
-    monotonic: Instant,
-    calendar: SystemTime,
-}
-
-impl Moment {
-    fn now() -> Self {
-        Self {
-            monotonic: Instant::now(),
-            calendar: SystemTime::now(),
-        }
-    }
-
-    /// Time since `earlier`; `None` if the clocks disagree about it.
-    fn since(self, earlier: Self) -> Option<Duration> {
-        let passed = self.monotonic.duration_since(earlier.monotonic);
-        let on_calendar = self.calendar.duration_since(earlier.calendar).ok()?;
-        (passed.abs_diff(on_calendar) < STEADY).then_some(passed)
-    }
 }
 
 impl ClockEstimate {

@@ -1,4 +1,4 @@
-//! Start-up check of the server: facts, refusals and findings.
+//! Start-up check of the server: facts and findings.
 
 mod findings;
 mod query;
@@ -8,7 +8,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::findings::Use;
+pub(super) use self::findings::concerns_a_cache;
 pub(super) use self::query::ProbeOptions;
 pub use self::report::Report;
-pub use self::server::Server;
+pub(super) use self::server::Server;

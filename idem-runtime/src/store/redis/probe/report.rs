@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::findings::{FORGETS_A_SECOND, Use};
+use super::findings::{EVICTION, FORGETS_A_SECOND, VERSION};
 use super::server::Server;
 use crate::store::redis::endpoint::Address;
 use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
@@ -15,14 +15,14 @@ use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
 /// ```text
 /// ok   version: Redis 7.0.15, standalone
 /// ok   role: primary
-/// ok   memory: 12.3 MiB of 1.0 GiB (1 %)
+/// ok   memory: 12.30M of 1.00G (1 %)
 /// ok   eviction: noeviction
-/// ok   persistence: append-only file (on disk before each reply), no snapshots
-/// ok   replicas: 1: online (lag 0 s); each write waits for 1
+/// ok   persistence: aof_enabled 1, appendfsync always, save ""
+/// ok   replicas: connected_slaves 1, min-replicas-to-write 1, online lag 0
 /// ok   clock: that of this machine, to the millisecond
 /// ok   rights: all that idem needs under `idem:`
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Report {
     servers: Vec<(Option<Address>, Server)>,
     /// Primaries that did not answer, and why.
@@ -33,6 +33,13 @@ impl Report {
     pub(crate) fn of_server(server: Server) -> Self {
         Self {
             servers: vec![(None, server)],
+            missing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of_cluster() -> Self {
+        Self {
+            servers: Vec::new(),
             missing: Vec::new(),
         }
     }
@@ -64,49 +71,36 @@ impl Report {
         })
     }
 
-    /// The server, or each primary of the cluster.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+    fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().map(|(_, server)| server)
     }
 
     /// The findings about each server, with the address of a cluster's node.
     #[must_use]
     pub fn findings(&self) -> Vec<(Option<String>, Finding)> {
-        self.findings_as(Use::Store)
-    }
-
-    fn findings_as(&self, used: Use) -> Vec<(Option<String>, Finding)> {
         let there = self.servers.iter().flat_map(|(at, server)| {
             let at = at.as_ref().map(ToString::to_string);
-            let findings = server.findings_as(used).into_iter();
+            let findings = server.findings().into_iter();
             findings.map(move |finding| (at.clone(), finding))
         });
         let missing = self.missing.iter().map(|(at, why)| {
-            let refused = match used {
-                Use::Store => "calls of its keys are refused until it replies",
-                Use::Cache => "its copies of answers are missing until it replies",
-            };
             let finding = Finding::fail("node", format!("no reply: {why}"))
-                .means(refused)
+                .means("its keys are not read or written until it replies")
                 .remedy("start it, or let a replica take over; look at `CLUSTER NODES`");
             (Some(at.to_string()), finding)
         });
         there.chain(missing).collect()
     }
 
-    /// Warnings for an operator: the findings that are not in order, a sentence each.
+    /// The findings that are not in order, a sentence each, of those that are selected.
     ///
     /// A warning about several nodes of a cluster is listed once. The second that a crash forgets with
     /// `appendfsync everysec`, the default of Redis, is a finding only.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        self.warnings_as(Use::Store)
-    }
-
-    pub(crate) fn warnings_as(&self, used: Use) -> Vec<String> {
+    pub(crate) fn warnings(&self, selects: impl Fn(&Finding) -> bool) -> Vec<String> {
         let mut warnings: Vec<(Finding, Vec<String>)> = Vec::new();
-        for (at, finding) in self.findings_as(used) {
-            if finding.level == FindingLevel::Ok || finding.meaning == FORGETS_A_SECOND {
+        for (at, finding) in self.findings() {
+            let is_in_order = finding.level == FindingLevel::Ok;
+            if is_in_order || finding.meaning == FORGETS_A_SECOND || !selects(&finding) {
                 continue;
             }
             match warnings.iter_mut().find(|(known, _)| *known == finding) {
@@ -124,11 +118,19 @@ impl Report {
 
     /// Refuses servers on which the guarantee cannot hold.
     pub(crate) fn refuse(&self, allow_eviction: bool) -> Result<(), StoreError> {
-        for (at, server) in &self.servers {
-            server.refuse(allow_eviction).map_err(|error| match at {
-                Some(at) => error.at(at),
+        for (at, finding) in self.findings() {
+            let accept = match finding.topic {
+                _ if finding.level != FindingLevel::Fail => continue,
+                VERSION => "",
+                EVICTION if !allow_eviction => ", or accept it by `allow_eviction`",
+                _ => continue,
+            };
+            let message = format!("Redis {finding}{accept}");
+            let error = StoreError::new(StoreErrorKind::Refused, message);
+            return Err(match at {
+                Some(at) => error.at(&at),
                 None => error,
-            })?;
+            });
         }
         Ok(())
     }

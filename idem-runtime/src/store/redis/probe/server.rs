@@ -1,4 +1,4 @@
-//! The facts about one server, and the refusal of one that cannot hold the guarantee.
+//! The facts about one server.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,16 +7,13 @@ use redis::Value;
 
 use crate::store::redis::server::Durability;
 use crate::store::redis::wire::{text, text_pairs};
-use crate::store::{StoreError, StoreErrorKind};
 
 /// The oldest server whose scripts and commands suffice.
 pub(super) const OLDEST: (u32, u32) = (6, 2);
 
 /// Facts about a server when the store connected.
-///
-/// Version, role, memory, persistence, replicas, and the rights of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
+pub(crate) struct Server {
     /// Its replies to `HELLO`, `INFO` and `CONFIG GET`; of a name that two of them have, the first.
     pub(super) facts: BTreeMap<String, String>,
     pub(super) rights: Rights,
@@ -28,8 +25,7 @@ pub struct Server {
 
 impl Server {
     /// Major, minor and patch version; of Valkey its own.
-    #[must_use]
-    pub fn version(&self) -> Option<(u32, u32, u32)> {
+    pub(super) fn version(&self) -> Option<(u32, u32, u32)> {
         // The `redis_version` of Valkey is the one that it is compatible with.
         let names = ["valkey_version", "version", "redis_version"];
         names
@@ -38,16 +34,14 @@ impl Server {
     }
 
     /// `master` or `replica`.
-    #[must_use]
-    pub fn role(&self) -> Option<&str> {
+    pub(super) fn role(&self) -> Option<&str> {
         // `HELLO` reports `replica` where `INFO` still reports `slave`.
         self.fact("role")
             .map(|role| if role == "slave" { "replica" } else { role })
     }
 
     /// `standalone` or `cluster`.
-    #[must_use]
-    pub fn mode(&self) -> Option<&str> {
+    pub(super) fn mode(&self) -> Option<&str> {
         self.fact("mode").or_else(|| self.fact("redis_mode"))
     }
 
@@ -182,34 +176,6 @@ impl Server {
             ["SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"]
         } else {
             ["PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"]
-        }
-    }
-
-    /// Refuses a server on which the guarantee cannot hold.
-    pub(super) fn refuse(&self, allow_eviction: bool) -> Result<(), StoreError> {
-        let refused = |message: String| Err(StoreError::new(StoreErrorKind::Refused, message));
-        if self.is_sentinel() {
-            return refused(
-                "this is a Redis Sentinel, which keeps no records; connect to the Redis that it \
-                 watches, by `redis+sentinel://host,host/service`"
-                    .to_owned(),
-            );
-        }
-        if !self.is_new_enough() {
-            return refused(format!(
-                "{} is too old; {}.{} or newer is needed",
-                self.name(),
-                OLDEST.0,
-                OLDEST.1
-            ));
-        }
-        match self.policy() {
-            Some(policy) if self.evicts() && !allow_eviction => refused(format!(
-                "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`), and an \
-                 evicted record lets its body run again; set `maxmemory-policy noeviction`, or \
-                 accept it by `allow_eviction`"
-            )),
-            _ => Ok(()),
         }
     }
 

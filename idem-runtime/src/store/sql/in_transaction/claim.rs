@@ -61,13 +61,15 @@ impl SqlStoreState {
         with_literals(self.dialect, &named(primary_key, &text), arguments)
     }
 
-    pub(super) async fn claim_in(
+    /// Claims, and waits up to `wait` for a transaction that holds the row.
+    pub(crate) async fn claim_within(
         &self,
         session: &mut dyn SqlSession,
         key: &RecordKey,
         request: &ClaimRequest,
         wait: Duration,
     ) -> Result<ClaimReply, TxError> {
+        self.check(session)?;
         let primary_key = primary_key(key);
         let first = half_way(fresh(request));
         let columns = HeaderColumns::new(&first);
@@ -99,7 +101,7 @@ impl SqlStoreState {
                     });
                 }
                 if let Err(error) = row.readable(self.reads_bytes) {
-                    self.undo_in(session.session, &primary_key).await?;
+                    self.undo_within(session.session, key).await?;
                     return Err(TxError::Store(error));
                 }
                 let reply = self
@@ -108,12 +110,12 @@ impl SqlStoreState {
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(session.session, &primary_key).await?;
+                self.undo_within(session.session, key).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(session.session, &primary_key).await?;
+                self.undo_within(session.session, key).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");

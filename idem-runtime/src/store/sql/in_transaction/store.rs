@@ -1,7 +1,5 @@
 //! The operations of a store inside a transaction of the caller.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
 use crate::identity::operation::RecordKey;
@@ -10,12 +8,12 @@ use crate::store::sql::argument::{Arguments, SqlArgument};
 use crate::store::sql::columns::{HeaderColumns, life_us, stored_body};
 use crate::store::sql::error::SqlError;
 use crate::store::sql::failure::store_error;
-use crate::store::sql::in_transaction::{TransactionalStore, TxError, TxFuture};
+use crate::store::sql::in_transaction::TxError;
 use crate::store::sql::operations::append_arguments;
 use crate::store::sql::primary_key::{PrimaryKey, primary_key};
 use crate::store::sql::session::{SqlSession, execute};
 use crate::store::sql::state::SqlStoreState;
-use crate::store::{ClaimReply, ClaimRequest, StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// The script before the answer is stored.
 ///
@@ -43,7 +41,7 @@ pub(super) fn named(primary_key: &PrimaryKey, text: &str) -> String {
 
 impl SqlStoreState {
     /// Refuses a session of another database.
-    fn check(&self, session: &dyn SqlSession) -> Result<(), TxError> {
+    pub(super) fn check(&self, session: &dyn SqlSession) -> Result<(), TxError> {
         let store = self.dialect.name;
         if session.dialect().name == store {
             Ok(())
@@ -57,123 +55,97 @@ impl SqlStoreState {
     }
 }
 
-impl TransactionalStore for SqlStoreState {
-    fn has_one_writer(&self) -> bool {
+impl SqlStoreState {
+    /// Whether a claim beside another writer fails as [`TxError::Busy`].
+    pub(crate) fn has_one_writer(&self) -> bool {
         self.dialect.has_one_writer
     }
 
-    fn claim_within<'a>(
-        &'a self,
-        session: &'a mut dyn SqlSession,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-        wait: Duration,
-    ) -> TxFuture<'a, ClaimReply> {
-        Box::pin(async move {
-            self.check(session)?;
-            self.claim_in(session, key, request, wait).await
-        })
-    }
-
-    fn complete_within<'a>(
-        &'a self,
-        session: &'a mut dyn SqlSession,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-        undo: bool,
-    ) -> TxFuture<'a, ()> {
-        const WHAT: &str = "storing the answer in the transaction";
-        Box::pin(async move {
-            self.check(session)?;
-            let done = Header::decode(record).map_err(|error| {
-                let kind = StoreErrorKind::Protocol;
-                TxError::Aborted(StoreError::new(kind, error.to_string()))
-            })?;
-            let (primary_key, columns) = (primary_key(key), HeaderColumns::new(&done));
-            let [_, state, owner, fence, _, detail, retain, _] = columns.all();
-            let (key, body) = (
-                SqlArgument::Bytes(&primary_key),
-                stored_body(&done, &record[HEADER..]),
-            );
-            let life = SqlArgument::Int(life_us(done.retain));
-            let arguments = [key, state, detail, retain, body, life, owner, fence];
-            let before = match (undo, self.dialect.releases) {
-                (true, true) => format!("{UNDO_BODY}; {RELEASE}"),
-                (true, false) => UNDO_BODY.to_owned(),
-                (false, true) => RELEASE.to_owned(),
-                (false, false) => String::new(),
-            };
-            let stored = async {
-                // Fails if the transaction is over, so that no answer is committed by itself.
-                if !before.is_empty() {
-                    execute(session, named(&primary_key, &before)).await?;
-                }
-                let has_name = self.pool.names_on(session);
-                let statement = &self.statements.complete_within;
-                (statement.send(session, Arguments::One(&arguments), has_name)).await
-            };
-            let stored = stored.await.map_err(|error| self.aborted(WHAT, error))?;
-            if stored.affected > 0 {
-                return Ok(());
-            }
-            let message = format!(
-                "{WHAT}: its record is out of reach: the body has ended the transaction, or an error in it has"
-            );
-            let kind = StoreErrorKind::Unavailable;
-            Err(TxError::Aborted(StoreError::new(kind, message)))
-        })
-    }
-
-    fn append_within<'a>(
-        &'a self,
-        session: &'a mut dyn SqlSession,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        journal: &'a Journal,
-    ) -> TxFuture<'a, bool> {
-        Box::pin(async move {
-            self.check(session)?;
-            let (primary_key, columns) = (primary_key(key), HeaderColumns::new(claim));
-            let arguments = append_arguments(&primary_key, &columns, journal);
-            let has_name = self.pool.names_on(session);
-            let arguments = Arguments::One(&arguments);
-            match self
-                .statements
-                .append
-                .send(session, arguments, has_name)
-                .await
-            {
-                Ok(answer) => Ok(answer.affected > 0),
-                Err(error) => Err(TxError::Store(store_error(
-                    self.dialect,
-                    "an append",
-                    error,
-                ))),
-            }
-        })
-    }
-
-    fn undo_within<'a>(
-        &'a self,
-        session: &'a mut dyn SqlSession,
-        key: &'a RecordKey,
-    ) -> TxFuture<'a, ()> {
-        Box::pin(async move {
-            self.check(session)?;
-            self.undo_in(session, &primary_key(key)).await
-        })
-    }
-}
-
-impl SqlStoreState {
-    /// Undoes everything since the claim, and the claim itself.
-    pub(super) async fn undo_in(
+    /// Stores `record`; before that undoes the writes of the body, if `undo` is set.
+    pub(crate) async fn complete_within(
         &self,
         session: &mut dyn SqlSession,
-        primary_key: &PrimaryKey,
+        key: &RecordKey,
+        record: &Bytes,
+        undo: bool,
+    ) -> Result<(), TxError> {
+        const WHAT: &str = "storing the answer in the transaction";
+        self.check(session)?;
+        let done = Header::decode(record).map_err(|error| {
+            let kind = StoreErrorKind::Protocol;
+            TxError::Aborted(StoreError::new(kind, error.to_string()))
+        })?;
+        let (primary_key, columns) = (primary_key(key), HeaderColumns::new(&done));
+        let [_, state, owner, fence, _, detail, retain, _] = columns.all();
+        let (key, body) = (
+            SqlArgument::Bytes(&primary_key),
+            stored_body(&done, &record[HEADER..]),
+        );
+        let life = SqlArgument::Int(life_us(done.retain));
+        let arguments = [key, state, detail, retain, body, life, owner, fence];
+        let before = match (undo, self.dialect.releases) {
+            (true, true) => format!("{UNDO_BODY}; {RELEASE}"),
+            (true, false) => UNDO_BODY.to_owned(),
+            (false, true) => RELEASE.to_owned(),
+            (false, false) => String::new(),
+        };
+        let stored = async {
+            // Fails if the transaction is over, so that no answer is committed by itself.
+            if !before.is_empty() {
+                execute(session, named(&primary_key, &before)).await?;
+            }
+            let has_name = self.pool.names_on(session);
+            let statement = &self.statements.complete_within;
+            (statement.send(session, Arguments::One(&arguments), has_name)).await
+        };
+        let stored = stored.await.map_err(|error| self.aborted(WHAT, error))?;
+        if stored.affected > 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "{WHAT}: its record is out of reach: the body has ended the transaction, or an error in it has"
+        );
+        let kind = StoreErrorKind::Unavailable;
+        Err(TxError::Aborted(StoreError::new(kind, message)))
+    }
+
+    /// Appends to the journal of a claim that was made outside of the transaction. `false`: the claim is lost.
+    pub(crate) async fn append_within(
+        &self,
+        session: &mut dyn SqlSession,
+        key: &RecordKey,
+        claim: &Header,
+        journal: &Journal,
+    ) -> Result<bool, TxError> {
+        self.check(session)?;
+        let (primary_key, columns) = (primary_key(key), HeaderColumns::new(claim));
+        let arguments = append_arguments(&primary_key, &columns, journal);
+        let has_name = self.pool.names_on(session);
+        let arguments = Arguments::One(&arguments);
+        match self
+            .statements
+            .append
+            .send(session, arguments, has_name)
+            .await
+        {
+            Ok(answer) => Ok(answer.affected > 0),
+            Err(error) => Err(TxError::Store(store_error(
+                self.dialect,
+                "an append",
+                error,
+            ))),
+        }
+    }
+
+    /// Undoes everything since the claim, and the claim itself.
+    pub(crate) async fn undo_within(
+        &self,
+        session: &mut dyn SqlSession,
+        key: &RecordKey,
     ) -> Result<(), TxError> {
         const WHAT: &str = "undoing its part of the transaction";
-        let undone = execute(session, named(primary_key, UNDO)).await;
+        self.check(session)?;
+        let undone = execute(session, named(&primary_key(key), UNDO)).await;
         undone.map_err(|error| self.aborted(WHAT, error))
     }
 }

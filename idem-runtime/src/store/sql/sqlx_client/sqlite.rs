@@ -1,12 +1,15 @@
 //! Connections of sqlx to SQLite.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::error::BoxDynError;
+use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqliteQueryResult, SqliteRow, SqliteSynchronous,
+    SqliteConnectOptions, SqliteError, SqliteJournalMode, SqliteQueryResult, SqliteRow,
+    SqliteSynchronous,
 };
 use sqlx::{Executor as _, Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
@@ -28,6 +31,20 @@ const BUSY: Duration = Duration::from_secs(1);
 
 /// The number of rows that are buffered between the driver's thread and the writer's.
 const ROWS: usize = 1_024;
+
+/// The cause of `SQLITE_CANTOPEN`, where this process or its machine has too many open files.
+///
+/// SQLite has one code for all causes, and sqlx does not pass on the error of the system.
+pub(super) fn lacks_files(error: &dyn DatabaseError) -> Option<io::Error> {
+    const CANTOPEN: i32 = 14;
+    const LACKS: [Option<i32>; 2] = [Some(23), Some(24)];
+    let code = error.try_downcast_ref::<SqliteError>()?.code()?.parse();
+    if code.is_ok_and(|code: i32| code & 0xff == CANTOPEN) {
+        let opened = File::open("/").err();
+        return opened.filter(|error| LACKS.contains(&error.raw_os_error()));
+    }
+    None
+}
 
 pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
     of_url::<SqliteConnection>(url)
