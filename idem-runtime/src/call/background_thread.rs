@@ -238,7 +238,7 @@ impl BackgroundThread {
         self.spawn_awaited(async move {
             let sent = state.clock.now();
             let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
-            let reply = renewal.send(&*state.store, &lease);
+            let reply = contained(async { renewal.send(&*state.store, &lease).await });
             let renewed = match deadline(&*state.clock, sent + patience, pin!(reply)).await {
                 Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                     lease.renewed(sent);
@@ -259,7 +259,7 @@ impl BackgroundThread {
             // The caller may be gone.
             let _ = sender.send(renewed);
         });
-        // Without a reply the store has panicked.
+        // Without a reply the thread has ended.
         receiver.await.unwrap_or(Err(Unsent::Unconfirmed(None)))
     }
 }

@@ -181,7 +181,7 @@ impl Claim {
         )
     }
 
-    /// Renews the lease now, besides the automatic renewals.
+    /// Renews the lease now, besides the automatic renewals. A renewal that the store refuses ends the lease.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::call::background_thread::contained;
 use crate::call::core::Core;
 use crate::call::lease::{Lease, Unsent};
 use crate::call::refusal::unknown;
@@ -455,7 +456,8 @@ impl Steps {
         }
         let (sent, claim) = (core.clock.now(), lease.claim());
         let (journal, known) = lease.steps.journal();
-        let reply = core.store.append(&lease.key, &claim, &journal, known).await;
+        let reply = async { core.store.append(&lease.key, &claim, &journal, known).await };
+        let reply = contained(reply).await;
         if let Ok(AppendReply::Appended | AppendReply::Reasserted) = reply {
             core.outage.record_reply(sent);
             lease.renewed(sent);

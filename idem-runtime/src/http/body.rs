@@ -10,9 +10,9 @@ use http_body::{Body, Frame, SizeHint};
 
 /// A body whose beginning, or all of it, is in memory.
 ///
-/// What is in memory is one frame: shared, if `B` has one, and joined from several. The body of a request as the handler receives it: buffered as a whole
-/// if the request has a key, else streamed. The body of a response as it leaves the layer: buffered as a whole if it was
-/// stored, else streamed.
+/// What is in memory is one frame: shared, if `B` has one, and joined from several. The body of a request as the handler
+/// receives it: buffered as a whole if the request has a key, else streamed. The body of a response as it leaves the
+/// layer: buffered as a whole if it was stored, else streamed.
 pub struct Buffered<B: Body> {
     read: Collected,
     rest: BodyEnd<B>,

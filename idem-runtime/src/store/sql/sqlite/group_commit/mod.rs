@@ -10,8 +10,8 @@
 mod gather;
 mod transaction;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 pub(crate) struct GroupCommit {
     queue: Arc<PermitQueue>,
     client: Arc<dyn SqlClient>,
-    /// Started by the first write that is queued.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether the thread takes what is queued. The first write that is queued starts it.
+    serves: Arc<AtomicBool>,
 }
 
 impl GroupCommit {
@@ -41,7 +41,7 @@ impl GroupCommit {
         Self {
             queue: PermitQueue::of_writes(),
             client,
-            thread: Mutex::default(),
+            serves: Arc::default(),
         }
     }
 
@@ -59,21 +59,27 @@ impl GroupCommit {
     }
 
     /// Starts the thread, unless it runs. Without it each write is sent alone, which is slower.
+    ///
+    /// Runs under the lock of the queue, so that the thread, before it ends, takes each write that was queued for it.
     fn has_thread(&self) -> bool {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.as_ref().is_none_or(JoinHandle::is_finished) {
-            let queued = Queued(Arc::clone(&self.queue));
-            let client = Arc::clone(&self.client);
-            let named = std::thread::Builder::new().name("idem-sqlite".to_owned());
-            let started = named.spawn(move || {
-                let runtime = Builder::new_current_thread().enable_time().build();
-                if let Ok(runtime) = runtime {
-                    runtime.block_on(write(&queued.0, client));
-                }
-            });
-            *thread = started.ok();
+        if self.serves.swap(true, Ordering::SeqCst) {
+            return true;
         }
-        thread.is_some()
+        let (queue, client) = (Arc::clone(&self.queue), Arc::clone(&self.client));
+        let serves = Arc::clone(&self.serves);
+        let named = std::thread::Builder::new().name("idem-sqlite".to_owned());
+        let started = named.spawn(move || {
+            // Made here, because the closure is dropped under the lock if no thread can be started.
+            let queued = Queued { queue, serves };
+            let runtime = Builder::new_current_thread().enable_time().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(write(&queued.queue, client));
+            }
+        });
+        if started.is_err() {
+            self.serves.store(false, Ordering::SeqCst);
+        }
+        started.is_ok()
     }
 }
 
@@ -86,11 +92,15 @@ impl Drop for GroupCommit {
 debug_fields!(GroupCommit {});
 
 /// The queue of the thread. If that fails, the callers of the queued writes are woken.
-struct Queued(Arc<PermitQueue>);
+struct Queued {
+    queue: Arc<PermitQueue>,
+    serves: Arc<AtomicBool>,
+}
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        drop(self.0.take_all(usize::MAX));
+        self.serves.store(false, Ordering::SeqCst);
+        drop(self.queue.take_all(usize::MAX));
     }
 }
 
@@ -120,5 +130,51 @@ async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
         if queue.is_closed() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::env::credentials::Credentials;
+    use crate::store::sql::session::{SqlFuture, SqlSession};
+
+    struct Unreachable;
+
+    impl SqlClient for Unreachable {
+        fn connect(&self, _: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>> {
+            unreachable!("no write is sent")
+        }
+    }
+
+    /// A thread's stack that no machine has.
+    const STACK: (&str, &str) = ("RUST_MIN_STACK", "70368744177664");
+
+    /// The test runs itself in a process that cannot start a thread.
+    #[test]
+    fn a_write_is_sent_alone_where_no_thread_can_be_started() {
+        if std::env::var_os(STACK.0).is_some_and(|stack| stack == STACK.1) {
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            return runtime.block_on(async {
+                let group_commit = GroupCommit::new(Arc::new(Unreachable));
+                let take = || group_commit.take(Priority::Ending, Duration::MAX, || None);
+                let Ok(Turn::Permit(lone, _)) = take().await else {
+                    panic!("a first write is sent immediately");
+                };
+                assert!(matches!(take().await, Ok(Turn::Alone)));
+                drop(lone);
+                assert!(matches!(take().await, Ok(Turn::Permit(..))));
+            });
+        }
+        let test = "store::sql::sqlite::group_commit::tests::a_write_is_sent_alone_where_no_thread_can_be_started";
+        let limited = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--test-threads=1"])
+            .env(STACK.0, STACK.1)
+            .output()
+            .unwrap();
+        let is_done = String::from_utf8_lossy(&limited.stdout).contains("1 passed");
+        assert!(limited.status.success() && is_done, "{limited:?}");
     }
 }
