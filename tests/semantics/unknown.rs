@@ -40,10 +40,13 @@ async fn an_outcome_becomes_unknown_for_a_reason(fixture: Fixture) {
             }
         }
         comes_to_stand(&fixture, |state| state == EntryState::Unknown).await;
-        let error = refused_far(&fixture).await;
-        assert_unknown(&error);
-        assert!(error.to_string().contains(cause), "{error}");
-        assert!(!error.is_retryable() && error.retry_after().is_none());
+        // The second one also waits until its own process has the reply, so that the next row does not join this call.
+        let near = answered(fixture.pay());
+        for error in [refused_far(&fixture).await, refusal(near.await)] {
+            assert_unknown(&error);
+            assert!(error.to_string().contains(cause), "{error}");
+            assert!(!error.is_retryable() && error.retry_after().is_none());
+        }
         let attempts = if row == "a later attempt" { 3 } else { 1 };
         assert_eq!(stands(&fixture).await, (EntryState::Unknown, attempts));
     }

@@ -53,7 +53,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_SENTINEL_PASSWORD", SENTINEL_PASSWORD),
     ]);
-    site.shows("doctor", "2: online");
+    site.shows("doctor", "connected_slaves 2");
     for key in ["f-1", "f-2"] {
         site.pay(key, Err(PayError::NoReply)).await.unwrap_err();
     }
