@@ -40,6 +40,9 @@ const RETRY_TURNS: usize = 64;
 /// `sleeps_until` while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
 
+/// The reason of a lost lease.
+const TAKEN: &str = "another attempt holds the claim or has finished";
+
 /// Handle to the engine's background thread; dropping it ends the thread after its jobs.
 pub(crate) struct BackgroundThread {
     state: Arc<ThreadState>,
@@ -224,6 +227,11 @@ impl BackgroundThread {
         Arc::clone(&self.state) as _
     }
 
+    /// Ends a lease whose claim another attempt holds, or which has finished.
+    pub(crate) fn lose(&self, lease: &Lease) {
+        self.state.lose(lease, TAKEN);
+    }
+
     /// Renews a lease once, besides its automatic renewals.
     ///
     /// On this thread too: a connection that was made on the caller's runtime would be driven there, and every lease
@@ -253,8 +261,10 @@ impl BackgroundThread {
                 Ok(Err(error)) => Err(Unsent::Unconfirmed(Some(error))),
                 Err(_) => Err(Unsent::Unconfirmed(None)),
             };
-            if let Err(Unsent::Lost | Unsent::Unreadable(_)) = renewed {
-                lease.lose();
+            match &renewed {
+                Err(Unsent::Lost) => state.lose(&lease, TAKEN),
+                Err(Unsent::Unreadable(error)) => state.lose(&lease, &error.to_string()),
+                _ => {}
             }
             // The caller may be gone.
             let _ = sender.send(renewed);
@@ -397,26 +407,29 @@ impl ThreadState {
         lease.slot.due.load(Ordering::Relaxed) != GONE && !lease.slot.body_has_ended()
     }
 
+    fn emit(&self, lease: &Lease, kind: EventKind<'_>) {
+        self.observer.observe(&Event {
+            operation: lease.key.operation().as_str(),
+            key: Some(lease.key.digest()),
+            label: lease.policy.label.as_ref().map(KeyLabel::as_str),
+            kind,
+        });
+    }
+
+    /// Ends a lease that is lost. The observer is notified once.
+    fn lose(&self, lease: &Lease, reason: &str) {
+        // Read before the loss is announced, because the body may end at once.
+        let running = self.is_running(lease);
+        if lease.lose() && running {
+            self.emit(lease, EventKind::LeaseLost { reason });
+        }
+    }
+
     /// Sends one renewal, and queues the next.
     async fn renew(self: Arc<Self>, lease: Arc<Lease>) {
         let sent = self.clock.now();
-        let emit = |kind: EventKind<'_>| {
-            self.observer.observe(&Event {
-                operation: lease.key.operation().as_str(),
-                key: Some(lease.key.digest()),
-                label: lease.policy.label.as_ref().map(KeyLabel::as_str),
-                kind,
-            });
-        };
-        let lost = |reason: &str| {
-            // Read before the loss is announced, because the body may end at once. The lease is in no queue, but counts
-            // as held until then.
-            let running = self.is_running(&lease);
-            lease.lose();
-            if running {
-                emit(EventKind::LeaseLost { reason });
-            }
-        };
+        let emit = |kind| self.emit(&lease, kind);
+        let lost = |reason: &str| self.lose(&lease, reason);
         // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
         if sent >= lease.give_up && !lease.slot.body_has_ended() {
             return lost(
@@ -437,7 +450,7 @@ impl ThreadState {
             // The reply is about a claim that was granted anew since.
             Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
             Ok(Ok(RenewReply::Lost)) => {
-                return lost("another attempt holds the claim or has finished");
+                return lost(TAKEN);
             }
             Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
             // No confirmation yet: retry sooner than a third of the lease, so that several tries fit into the rest of

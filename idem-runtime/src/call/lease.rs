@@ -221,11 +221,12 @@ impl Lease {
     }
 
     /// Marks the claim as lost: another attempt holds it, or it is no longer renewed.
-    pub(crate) fn lose(&self) {
-        self.lost.store(true, Ordering::SeqCst);
+    pub(crate) fn lose(&self) -> bool {
+        let first = !self.lost.swap(true, Ordering::SeqCst);
         self.lost_notify.notify_waiters();
         // A call that waits for an answer of this process may get another attempt's answer sooner.
         self.wake_followers();
+        first
     }
 
     /// Ends the wait for this claim with this answer.

@@ -84,7 +84,7 @@ impl Steps {
         if append(self.lease.claim(), journal).await? {
             return Ok(());
         }
-        self.lease.lose();
+        self.core.background.lose(&self.lease);
         Err(self.lost(step, NOT_STARTED))
     }
 
@@ -160,7 +160,7 @@ impl Steps {
                 Ok(())
             }
             Ok(Ok(_)) => {
-                lease.lose();
+                core.background.lose(lease);
                 Err(self.lost(step, what))
             }
             Ok(Err(error)) => Err(self.unanswered(step, &format!("{what}: {error}"))),

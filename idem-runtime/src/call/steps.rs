@@ -438,7 +438,7 @@ impl Steps {
             match reply.await.map_err(Unsent::Unconfirmed)? {
                 AppendReply::Appended | AppendReply::Reasserted => {}
                 AppendReply::Lost => {
-                    lease.lose();
+                    core.background.lose(lease);
                     return Err(Unsent::Lost);
                 }
                 AppendReply::Unsupported => return Err(Unsent::Unsupported),

@@ -120,6 +120,26 @@ async fn a_reset_of_which_nothing_is_known_leaves_the_epoch_closed() {
     assert_eq!(durable.count(StoreOperation::Resolve), 2, "and no opening");
 }
 
+/// The answer that the first one is about to reset would be copied into the epoch that the second one opens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_beside_another_one_leaves_the_epoch_closed() {
+    let durable = memory();
+    let fixture = Fixture::with(MemoryStore::new(), &durable, patient);
+    assert_eq!(fixture.pay("a").await.unwrap().run, 1);
+    assert_eq!(fixture.pay("b").await.unwrap().run, 2);
+    durable.fail(StoreOperation::Resolve, [Fault::Held]);
+    let resolved = || durable.count(StoreOperation::Resolve);
+    let second = async {
+        until("the first reset is sent", || resolved() == 1).await;
+        reset(&fixture, "b").await;
+        assert_eq!(resolved(), 2, "and no opening");
+        durable.deliver();
+    };
+    tokio::join!(reset(&fixture, "a"), second);
+    assert_eq!(fixture.pay("a").await.unwrap().run, 3);
+    assert_eq!(fixture.pay("b").await.unwrap().run, 4);
+}
+
 /// Its replies to calls are delayed.
 #[derive(Clone, Debug)]
 struct Delayed {

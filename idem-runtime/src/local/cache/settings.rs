@@ -56,7 +56,8 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///   Redis it does not answer either. The memory store notifies all engines on it.
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is the promise, and
 ///   the only bound where the store sends no notifications: in SQL and layers on it, for a Redis user without the
-///   rights (then there is a warning), and for records that are deleted or changed past idem.
+///   rights (then there is a warning), and for records that are deleted or changed past idem. Time in which the machine
+///   is suspended does not count.
 ///
 /// So set `max_age` to the time that an operator can wait after a reset before the call is made again. A hot
 /// key costs one request to the store in each `max_age`.

@@ -7,9 +7,9 @@
 //!
 //! A reset of an answer *closes* the epoch first, by a claim of that record, which begins a new number; waits until no
 //! process trusts the earlier epoch; then resets the key; and opens the epoch, by releasing the record, unless another
-//! reset has closed it again meanwhile. While it is closed nothing is copied and nothing answered from copies. An epoch
-//! that stays closed, because the process that closed it is gone or does not know whether it has reset the key, is opened
-//! by any process that notices.
+//! reset has closed it before or meanwhile. While it is closed nothing is copied and nothing answered from copies. An
+//! epoch that stays closed, because of several resets at a time, or because the process that closed it is gone or does
+//! not know whether it has reset the key, is opened by any process that notices.
 
 use std::collections::HashMap;
 use std::sync::Arc;

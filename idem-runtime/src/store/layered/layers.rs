@@ -346,16 +346,19 @@ impl Layers {
         Ok(opened)
     }
 
-    /// Opens the epoch after the reset that closed it.
+    /// Opens the epoch after the reset that closed it, unless another reset has closed it as well.
+    ///
+    /// That one may be in progress, and the answer that it resets would be copied into the open epoch. The epoch is then
+    /// opened as an abandoned one.
     pub(super) async fn reopen(
         &self,
         prefix: &Arc<str>,
         mut closed: Header,
     ) -> Result<(), StoreError> {
-        while !self.open(prefix, &closed).await? {
+        // An opening sets the number of attempts to 0.
+        while closed.attempts <= 1 && !self.open(prefix, &closed).await? {
             let reply = self.durable.read(&record_of(Arc::clone(prefix))).await?;
             if let Some(Epoch::Closed(_)) = Epoch::of(&reply) {
-                // Another process closed it later, and opens it.
                 return Ok(());
             }
             // The reset took so long that the epoch was opened: there may be copies of the record that was reset.

@@ -87,7 +87,12 @@ fn is_lost_by_proxy(error: &RedisError) -> bool {
         (Some("no"), Some("upstream host")) | (Some("upstream"), Some("failure")) => true,
         (Some("ERR"), Some(said)) => matches!(
             said,
-            "Connection refused" | "Connection reset by peer" | "Connection timed out"
+            "Broken pipe"
+                | "Connection refused"
+                | "Connection reset by peer"
+                | "Connection timed out"
+                | "Network is unreachable"
+                | "No route to host"
         ),
         _ => false,
     }

@@ -30,7 +30,8 @@ impl QueuedCall {
         })
     }
 
-    /// The first argument. Two writes with the same are never in one batch.
+    /// The first argument. Outside of SQLite two writes with the same are never in one batch, because otherwise they would
+    /// affect one row.
     pub(super) fn primary_key(&self) -> &[u8] {
         match self.arguments.first() {
             Some(OwnedArgument::Bytes(primary_key)) => primary_key,

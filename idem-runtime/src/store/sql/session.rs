@@ -1,6 +1,7 @@
 //! A session: a connection that sends the statements of a [`Dialect`].
 //!
-//! Any client can bring one; sqlx's connections are the sessions of `sqlx_client`.
+//! Any client can bring one, by the list of functions in the guide's page `sql`; sqlx's connections are the sessions of
+//! `sqlx_client`.
 
 use std::borrow::Cow;
 use std::pin::Pin;
