@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # What `#[idempotent]` costs to compile: a service with 100 async functions beside the same service with the
-# attribute on each of them. See docs/performance.md.
+# attribute on each of them, and with the same by hand: each function encodes its request for a fingerprint, encodes
+# its answer, and decodes a stored one, with serde_json and functions that are compiled once. See docs/performance.md.
 #
 #   scripts/compile_time.sh [rounds] [command ...]     commands: check build test release incremental
 #
-# Both services are generated. Each function has a request and a receipt of its own, which derive Serialize and
+# The services are generated. Each function has a request and a receipt of its own, which derive Serialize and
 # Deserialize, awaits a bank and a ledger, and fails with `?` into the crate's error. Each is called by a handler
 # that decodes the request from JSON and encodes the receipt, as a web framework would, and by one test. What is
-# timed is the crate alone, linked, with everything below it built: both take turns, and the medians count.
+# timed is the crate alone, linked, with everything below it built: all take turns, and the medians count.
 # `incremental` is a build after a change in one function, with what cargo kept of the last one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,13 +35,13 @@ serde = { version = "1", features = ["derive"] }
 serde_json = "1"
 tokio = { version = "1", features = ["macros", "rt"] }
 TOML
-    # Both have it to link with, so that what is compared is the attribute.
+    # All have it to link with, so that what is compared is the attribute.
     echo "idem-runtime = { path = \"$repository/idem-runtime\" }"
 }
 
 # The types, the functions and the tests of ten operations.
 module() {
-    local attribute=$1 module=$2 i
+    local service=$1 module=$2 i
     cat <<RUST
 use serde::{Deserialize, Serialize};
 
@@ -68,17 +69,32 @@ pub struct Receipt$i {
 }
 
 RUST
-        if $attribute; then
+        if [[ $service == idempotent ]]; then
             if ((i % 4 == 3)); then
                 echo "#[idem_runtime::idempotent(op = \"shop.operation$i\", ttl = \"24h\")]"
             else
                 echo "#[idem_runtime::idempotent(op = \"shop.operation$i\", key = request.order, ttl = \"24h\")]"
             fi
         fi
-        local skip=
-        $attribute && skip="#[idem(skip)] "
+        local skip='' name=operation$i
+        [[ $service == idempotent ]] && skip="#[idem(skip)] "
+        if [[ $service == by_hand ]]; then
+            name=perform$i
+            cat <<RUST
+pub async fn operation$i(bank: &Bank, ledger: &Ledger, request: Request$i) -> Result<Receipt$i, ServiceError> {
+    let fingerprint = serde_json::to_vec(&request)?;
+    if let Some(answer) = crate::world::claim("shop.operation$i", &request.order, fingerprint).await? {
+        return serde_json::from_slice(&answer)?;
+    }
+    let answer = perform$i(bank, ledger, request).await;
+    crate::world::complete("shop.operation$i", serde_json::to_vec(&answer)?).await?;
+    answer
+}
+
+RUST
+        fi
         cat <<RUST
-pub async fn operation$i(${skip}bank: &Bank, ${skip}ledger: &Ledger, request: Request$i) -> Result<Receipt$i, ServiceError> {
+pub async fn $name(${skip}bank: &Bank, ${skip}ledger: &Ledger, request: Request$i) -> Result<Receipt$i, ServiceError> {
     let total = request.lines.iter().map(|line| line.price * u64::from(line.count)).sum::<u64>() + $i;
     if total != request.amount {
         return Err(ServiceError::Amount { expected: total });
@@ -120,7 +136,7 @@ RUST
 
 # What the functions share.
 world() {
-    local attribute=$1
+    local service=$1
     cat <<RUST
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +150,7 @@ pub enum Status { Done, Refused }
 pub struct Line { pub article: u64, pub price: u64, pub count: u32 }
 
 RUST
-    if $attribute; then
+    if [[ $service == idempotent ]]; then
         cat <<RUST
 #[derive(Clone, Debug, Serialize, Deserialize, idem_runtime::Classify)]
 pub enum ServiceError {
@@ -173,6 +189,22 @@ pub async fn run<F: Future>(call: F) -> F::Output {
 }
 RUST
     fi
+    [[ $service == by_hand ]] && cat <<RUST
+
+impl From<serde_json::Error> for ServiceError {
+    fn from(_: serde_json::Error) -> Self { Self::Network }
+}
+
+pub async fn claim(operation: &str, key: &str, fingerprint: Vec<u8>) -> Result<Option<Vec<u8>>, ServiceError> {
+    tokio::task::yield_now().await;
+    Ok((operation == key).then_some(fingerprint))
+}
+
+pub async fn complete(operation: &str, answer: Vec<u8>) -> Result<(), ServiceError> {
+    tokio::task::yield_now().await;
+    if operation.is_empty() || answer.is_empty() { Err(ServiceError::Network) } else { Ok(()) }
+}
+RUST
     cat <<'RUST'
 
 pub struct Bank(pub u64);
@@ -210,7 +242,7 @@ RUST
 }
 
 program() {
-    local attribute=$1 i
+    local i
     for ((i = 0; i < functions / 10; i++)); do echo "mod shop$i;"; done
     cat <<'RUST'
 mod world;
@@ -250,20 +282,19 @@ async fn what_is_no_request_is_refused() {
 RUST
 }
 
-for name in plain idempotent; do
-    attribute=false
-    [[ $name == plain ]] || attribute=true
+services=(plain by_hand idempotent)
+for name in "${services[@]}"; do
     rm -rf -- "${work:?}/$name"
     mkdir -p "$work/$name/src"
     manifest "$name" >"$work/$name/Cargo.toml"
-    program $attribute >"$work/$name/src/main.rs"
-    world $attribute >"$work/$name/src/world.rs"
-    for ((m = 0; m < functions / 10; m++)); do module $attribute "$m" >"$work/$name/src/shop$m.rs"; done
+    program >"$work/$name/src/main.rs"
+    world "$name" >"$work/$name/src/world.rs"
+    for ((m = 0; m < functions / 10; m++)); do module "$name" "$m" >"$work/$name/src/shop$m.rs"; done
 done
 cat >"$work/Cargo.toml" <<'TOML'
 [workspace]
 resolver = "3"
-members = ["plain", "idempotent"]
+members = ["plain", "by_hand", "idempotent"]
 
 [profile.edited]
 inherits = "dev"
@@ -299,22 +330,26 @@ median() {
     cut -d' ' -f"$1" "$work/$2.times" | sort -n | awk '{ times[NR] = $1 } END { print times[int((NR + 1) / 2)] }'
 }
 
-# The medians of both, and their ratio.
+# The medians of all, and their ratios to the plain service.
 compared() {
-    local plain idempotent
-    plain=$(median "$1" plain) idempotent=$(median "$1" idempotent)
-    printf ' %7d %7d %5s' "$plain" "$idempotent" "$(awk "BEGIN { printf \"%.2f\", $idempotent / $plain }")"
+    local plain name time
+    plain=$(median "$1" plain)
+    printf ' %7d' "$plain"
+    for name in by_hand idempotent; do
+        time=$(median "$1" "$name")
+        printf ' %7d %5s' "$time" "$(awk "BEGIN { printf \"%.2f\", $time / $plain }")"
+    done
 }
 
-printf '%-11s | %s | %s | %s\n' "" "plain, idempotent: ms" "ms of processor" "bytes of the program"
+printf '%-11s | %s | %s | %s\n' "" "plain, by hand, idempotent: ms" "ms of processor" "bytes of the program"
 for command in "${commands[@]}"; do
-    for name in plain idempotent; do : >"$work/$name.times" && once "$command" "$name" >/dev/null; done
+    for name in "${services[@]}"; do : >"$work/$name.times" && once "$command" "$name" >/dev/null; done
     for ((round = 0; round < rounds; round++)); do
-        for name in plain idempotent; do once "$command" "$name" >>"$work/$name.times"; done
+        for name in "${services[@]}"; do once "$command" "$name" >>"$work/$name.times"; done
     done
     case $command in
-    build) sizes=$(cd "$CARGO_TARGET_DIR/debug" && stat -c %s plain idempotent | xargs) ;;
-    release) sizes=$(cd "$CARGO_TARGET_DIR/release" && stat -c %s plain idempotent | xargs) ;;
+    build) sizes=$(cd "$CARGO_TARGET_DIR/debug" && stat -c %s "${services[@]}" | xargs) ;;
+    release) sizes=$(cd "$CARGO_TARGET_DIR/release" && stat -c %s "${services[@]}" | xargs) ;;
     *) sizes= ;;
     esac
     printf '%-11s |%s |%s | %s\n' "$command" "$(compared 1)" "$(compared 2)" "$sizes"
