@@ -146,9 +146,9 @@ pub use crate::record::{Fence, OutcomeKind};
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Claims the right to run the body.
     ///
-    /// `admission` has the patience of the caller. The store calls [`Admission::sent`] before the claim may be granted:
-    /// right before it sends it. A store that queues claims refuses those that it cannot send in time, immediately, with
-    /// [`StoreErrorKind::Overloaded`].
+    /// `admission` has the patience of the caller. The store calls [`Admission::sent`] right before the claim is sent,
+    /// because from then on it may be granted. A store with a queue immediately refuses a claim that would wait beyond
+    /// this patience, with [`StoreErrorKind::Overloaded`].
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,

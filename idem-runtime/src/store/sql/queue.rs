@@ -289,7 +289,7 @@ impl PermitQueue {
         let reads = state.used[Share::Reads as usize];
         self.has_connection(state, share)
             && (share != Share::Reads || reads < MAX_READING)
-            // The thread has been woken for those that wait.
+            // The thread has been woken for the waiting statements.
             && (self.writer.is_none() || state.waiting() == 0)
     }
 

@@ -92,7 +92,7 @@ impl Report {
         there.chain(missing).collect()
     }
 
-    /// The findings that are not in order, a sentence each, of those that are selected.
+    /// The selected findings above level `Ok`, a sentence each.
     ///
     /// A warning about several nodes of a cluster is listed once. The second that a crash forgets with
     /// `appendfsync everysec`, the default of Redis, is a finding only.

@@ -70,10 +70,10 @@ impl GroupCommit {
         let named = std::thread::Builder::new().name("idem-sqlite".to_owned());
         let started = named.spawn(move || {
             // Made here, because the closure is dropped under the lock if no thread can be started.
-            let queued = Queued { queue, serves };
+            let guard = ThreadGuard { queue, serves };
             let runtime = Builder::new_current_thread().enable_time().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(write(&queued.queue, client));
+                runtime.block_on(write(&guard.queue, client));
             }
         });
         if started.is_err() {
@@ -91,13 +91,13 @@ impl Drop for GroupCommit {
 
 debug_fields!(GroupCommit {});
 
-/// The queue of the thread. If that fails, the callers of the queued writes are woken.
-struct Queued {
+/// Drop guard of the thread that wakes the callers of queued writes.
+struct ThreadGuard {
     queue: Arc<PermitQueue>,
     serves: Arc<AtomicBool>,
 }
 
-impl Drop for Queued {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         self.serves.store(false, Ordering::SeqCst);
         drop(self.queue.take_all(usize::MAX));
