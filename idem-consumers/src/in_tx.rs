@@ -7,15 +7,13 @@ use std::time::Instant;
 
 use idem_runtime::codec::Replay;
 use idem_runtime::on_error::Release;
-use idem_runtime::store::sql::SqlTransaction;
 use idem_runtime::{CallError, Context, OnRunning, Policy};
-use sqlx::pool::PoolConnection;
-use sqlx::{Database, Pool};
 
 use crate::consume::{ConsumerError, Decided, Summary, consume};
 use crate::delivery::{Delivery, Message, Source};
 use crate::handler_error::HandlerError;
 use crate::run::{Consumer, DeliveryId, MessageId, extend};
+use crate::tx_pool::{TxPool, TxPoolError};
 use crate::verdict::Verdict;
 
 /// The future of a handler that borrows its connection.
@@ -48,12 +46,12 @@ pub type TxFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 ///
 /// [Here](crate#rows-and-message-in-one-transaction) is an example.
 #[must_use = "a consumer does nothing until it is run"]
-pub struct ConsumerInTx<DB: Database, I = DeliveryId> {
+pub struct ConsumerInTx<P: TxPool, I = DeliveryId> {
     consumer: Consumer<I>,
-    pool: Pool<DB>,
+    pool: P,
 }
 
-impl<DB: Database, I: fmt::Debug> fmt::Debug for ConsumerInTx<DB, I> {
+impl<P: TxPool, I: fmt::Debug> fmt::Debug for ConsumerInTx<P, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ConsumerInTx");
         debug.field("consumer", &self.consumer);
@@ -70,10 +68,7 @@ impl<I> Consumer<I> {
         docsrs,
         doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
     )]
-    pub fn in_tx<DB: Database>(self, pool: Pool<DB>) -> ConsumerInTx<DB, I>
-    where
-        PoolConnection<DB>: SqlTransaction,
-    {
+    pub fn in_tx<P: TxPool>(self, pool: P) -> ConsumerInTx<P, I> {
         ConsumerInTx {
             consumer: self,
             pool,
@@ -81,10 +76,7 @@ impl<I> Consumer<I> {
     }
 }
 
-impl<DB: Database, I> ConsumerInTx<DB, I>
-where
-    PoolConnection<DB>: SqlTransaction,
-{
+impl<P: TxPool, I> ConsumerInTx<P, I> {
     /// Consumes until the source ends.
     ///
     /// # Errors
@@ -101,7 +93,7 @@ where
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
         E: HandlerError + Send + 'static,
-        H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
+        H: for<'c> Fn(M, &'c mut P::Handle, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
         self.run_until(source, handler, std::future::pending())
@@ -130,7 +122,7 @@ where
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
         E: HandlerError + Send + 'static,
-        H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
+        H: for<'c> Fn(M, &'c mut P::Handle, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
         let events = self.consumer.begin(&mut source);
@@ -156,7 +148,7 @@ where
         M: Message + Send,
         V: Replay + Send,
         E: HandlerError + Send,
-        H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>> + Sync,
+        H: for<'c> Fn(M, &'c mut P::Handle, Context) -> TxFuture<'c, Result<V, E>> + Sync,
     {
         // Before the call: a message that meets a busy pool has used up no attempt.
         let (acquired, no_context) = (pin!(self.pool.acquire()), OnceLock::new());
@@ -177,8 +169,8 @@ where
             let inbox = inbox.policy(self.policy_of_inbox(&cx));
             let inbox = inbox.key(&cx.derive_key("in_tx")).on_error(Release);
             let rows = inbox.in_tx(&mut connection);
-            rows.run(async |connection: &mut PoolConnection<DB>, _: Context| {
-                let end = handler(message, &mut **connection, cx);
+            rows.run(async |connection: &mut P::Tx, _: Context| {
+                let end = handler(message, P::handle(connection), cx);
                 end.await.map_err(CallError::Body)
             })
             .await
@@ -194,12 +186,10 @@ where
         Policy::new().on_running(OnRunning::Wait(left)).or(policy)
     }
 
-    fn unavailable(&self, error: sqlx::Error, attempt: Option<u32>) -> Decided {
+    fn unavailable(&self, error: TxPoolError, attempt: Option<u32>) -> Decided {
         match error {
-            sqlx::Error::PoolClosed | sqlx::Error::Configuration(_) => {
-                Decided::stop(ConsumerError::Pool(error.into()))
-            }
-            _ => Decided::of(Verdict::Retry(Some(self.consumer.pause(attempt)))),
+            TxPoolError::Closed(cause) => Decided::stop(ConsumerError::Pool(cause.into())),
+            TxPoolError::Busy => Decided::of(Verdict::Retry(Some(self.consumer.pause(attempt)))),
         }
     }
 }

@@ -5,7 +5,7 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql"))))]
+#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
 
 #[macro_use]
 mod debug;
@@ -33,6 +33,8 @@ mod redis_stream;
 mod run;
 mod source_events;
 mod subscription;
+#[cfg(feature = "_sql")]
+mod tx_pool;
 mod verdict;
 
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis-streams"))]
@@ -63,4 +65,10 @@ pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDeliver
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
+#[cfg(feature = "_sql")]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+)]
+pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

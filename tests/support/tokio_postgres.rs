@@ -127,7 +127,7 @@ impl SqlSession for TokioPostgres {
         })
     }
 
-    fn depth(&self) -> usize {
+    fn depth(&mut self) -> usize {
         self.transactions
     }
 

@@ -96,7 +96,7 @@ impl Finding {
     }
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres", feature = "redis"))]
 impl Finding {
     /// The difference of the server's clock to that of this machine, in microseconds; negative: the server is behind.
     pub(crate) fn of_clock(ahead_us: Option<i64>) -> Self {

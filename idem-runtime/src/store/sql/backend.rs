@@ -3,25 +3,26 @@
 #![allow(unnameable_types, reason = "sealed")]
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use super::dialect::Dialect;
-use super::session::{SqlClient, SqlFuture, SqlSession};
+use super::session::{SqlFuture, SqlSession};
+#[cfg(feature = "_sqlx")]
+use super::sqlx_client::ClientOfUrl;
 use crate::store::Finding;
 
-#[cfg(feature = "mysql")]
+#[cfg(feature = "_mysql")]
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MySql;
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 /// PostgreSQL 12 or newer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Postgres;
 
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 /// SQLite 3.42 or newer; the bundled one is.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -47,9 +48,13 @@ pub trait Backend: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const DIALECT: &'static Dialect;
 
-    /// The client of a URL; `None` if it is none.
+    /// The client of a URL; `None` if it is none, or the database's feature with sqlx is off.
+    #[cfg(feature = "_sqlx")]
     #[doc(hidden)]
-    fn client(url: &str) -> Option<Arc<dyn SqlClient>>;
+    fn client(url: &str) -> ClientOfUrl {
+        let _ = url;
+        None
+    }
 
     /// Probes the server. An error makes it unusable.
     #[doc(hidden)]

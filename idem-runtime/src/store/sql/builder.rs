@@ -11,7 +11,7 @@ use super::hit_rate::HitRate;
 use super::login::Login;
 use super::pool::ConnectionPool;
 use super::source::{IntoSqlSource, SqlSource};
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::state::{SqlStore, SqlStoreState};
 use super::statement_texts::Statements;
@@ -137,9 +137,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
         let client = self.source.into_client()?;
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "_sqlite")]
         let group_commit = client.writer();
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "_sqlite")]
         let group_commit = group_commit.map(|client| Arc::new(GroupCommit::new(client)));
         let transport = client.warning();
         let login = Login::new(client, self.credentials, self.response_timeout);
@@ -153,7 +153,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
                 self.response_timeout,
                 Arc::clone(&clock),
             );
-            #[cfg(feature = "sqlite")]
+            #[cfg(feature = "_sqlite")]
             let pool = pool.grouped(group_commit.clone());
             Arc::new(pool)
         };
@@ -194,7 +194,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
     }
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres"))]
 macro_rules! credentials {
     () => {
         /// The provider of the credentials of each connection, in place of those of the URL or the options.
@@ -209,12 +209,12 @@ macro_rules! credentials {
     };
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(feature = "_mysql")]
 impl SqlStoreBuilder<super::backend::MySql> {
     credentials!();
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 impl SqlStoreBuilder<super::backend::Postgres> {
     credentials!();
 }
@@ -244,7 +244,7 @@ fn is_name(table: &str) -> bool {
     parts.len() <= 2 && parts.into_iter().all(part)
 }
 
-#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[cfg(all(test, feature = "_mysql", feature = "_postgres"))]
 mod tests {
     use crate::store::sql::backend::Backend;
     use crate::store::sql::backend::MySql;

@@ -13,7 +13,7 @@ pub(crate) enum StatementKind {
     /// Prepared once a connection; returns at most one row.
     Fetch,
     /// As `Fetch`, and inserts the record if there is none.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "_postgres")]
     Claim,
     /// Prepared once a connection; returns a row for each existing record of its keys.
     Several,
@@ -26,13 +26,13 @@ pub(crate) enum StatementKind {
     /// Inserts a record for each of several calls; returns the keys and the fences of the inserted records.
     Grants,
     /// Several statements in one message, with the arguments written into the text.
-    #[cfg(feature = "mysql")]
+    #[cfg(feature = "_mysql")]
     Script,
 }
 
 impl StatementKind {
     pub(crate) fn returns_a_row(self) -> bool {
-        #[cfg(feature = "postgres")]
+        #[cfg(feature = "_postgres")]
         if self == Self::Claim {
             return true;
         }
@@ -40,7 +40,7 @@ impl StatementKind {
     }
 
     pub(crate) fn is_script(self) -> bool {
-        #[cfg(feature = "mysql")]
+        #[cfg(feature = "_mysql")]
         if self == Self::Script {
             return true;
         }
@@ -59,6 +59,7 @@ pub struct Dialect {
     /// The hit rate from which claims read first, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE).
     pub(crate) reads_first: u32,
     /// Whether a column has a type, and not each of its values.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "for sqlx"))]
     pub(crate) typed: bool,
     /// Whether a claim waits for any other writer of the database.
     pub(crate) has_one_writer: bool,

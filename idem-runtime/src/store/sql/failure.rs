@@ -165,7 +165,7 @@ pub(crate) fn not_usable(dialect: &Dialect, what: &str, error: SqlError) -> Stor
     store_error(dialect, what, error)
 }
 
-#[cfg(all(test, feature = "postgres"))]
+#[cfg(all(test, feature = "_postgres"))]
 mod tests {
     use std::io;
 

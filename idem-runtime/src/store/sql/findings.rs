@@ -1,6 +1,6 @@
 //! Checks a database for an operator.
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres"))]
 use std::time::SystemTime;
 
 use tokio::time::timeout;
@@ -60,13 +60,13 @@ impl<B: Backend> SqlStore<B> {
 }
 
 /// The difference of the server's clock to that of this machine, in microseconds. `asked`: when the query was sent.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres"))]
 pub(super) fn clock_ahead_us(asked: i64, server: i64) -> i64 {
     server - i64::midpoint(asked, micros_since_1970())
 }
 
 /// The time of this machine; 0 before 1970.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres"))]
 pub(super) fn micros_since_1970() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -75,7 +75,7 @@ pub(super) fn micros_since_1970() -> i64 {
 }
 
 /// The finding about the isolation that the server gives to transactions.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres"))]
 pub(super) fn of_isolation(level: &str) -> Finding {
     Finding::ok("isolation", level).means(
         "the store's own statements are correct at every level; a call inside a transaction may be rolled back by \

@@ -87,7 +87,7 @@ mod argument;
 mod backend;
 mod batch;
 mod builder;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 mod bytea;
 mod claim;
 mod collision;
@@ -103,11 +103,11 @@ mod in_transaction;
 mod listing;
 mod login;
 mod migrate;
-#[cfg(feature = "mysql")]
+#[cfg(feature = "_mysql")]
 mod mysql;
 mod operations;
 mod pool;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 mod postgres;
 mod primary_key;
 mod purge;
@@ -116,8 +116,9 @@ mod queued_call;
 mod row;
 mod session;
 mod source;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 mod sqlite;
+#[cfg(feature = "_sqlx")]
 mod sqlx_client;
 mod state;
 mod statement;
@@ -133,14 +134,14 @@ use bytes::Bytes;
 
 pub use self::argument::{SqlArgument, SqlArray};
 pub use self::backend::Backend;
-#[cfg(feature = "mysql")]
+#[cfg(feature = "_mysql")]
 pub use self::backend::MySql;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub use self::backend::Postgres;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 pub use self::backend::Sqlite;
 pub use self::builder::SqlStoreBuilder;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub use self::bytea::bytea;
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
@@ -162,14 +163,14 @@ use super::{
 use crate::env::observer::Observer;
 
 /// A store in PostgreSQL.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub type PostgresStore = SqlStore<Postgres>;
 /// A store in MySQL or MariaDB.
 ///
 /// `InnoDB` shows a commit to others a moment before it is in its log, and a server that is killed then loses that
 /// commit. So a replay of an answer younger than 3 seconds writes first, which takes another round trip; inside a
 /// transaction of the caller's it does not.
-#[cfg(feature = "mysql")]
+#[cfg(feature = "_mysql")]
 pub type MySqlStore = SqlStore<MySql>;
 /// A store in a file, for one machine: the embedded, durable default.
 ///
@@ -184,7 +185,7 @@ pub type MySqlStore = SqlStore<MySql>;
 ///
 /// Other processes wait for such a transaction as for any other writer. Calls
 /// [inside a transaction](crate::CallBuilder::in_tx) are in that transaction, and part of no group.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 pub type SqliteStore = SqlStore<Sqlite>;
 
 impl<B: Backend> Store for SqlStore<B> {

@@ -3,15 +3,15 @@
 mod findings;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::backend::{Backend, MySql, Probed};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
-use super::session::{SqlClient, SqlFuture, SqlSession, row};
-use super::sqlx_client;
+use super::session::{SqlFuture, SqlSession, row};
+#[cfg(feature = "mysql")]
+use super::sqlx_client::{self, ClientOfUrl};
 use crate::store::Finding;
 
 impl Dialect {
@@ -153,7 +153,8 @@ fn kind_of(number: u16) -> SqlErrorKind {
 impl Backend for MySql {
     const DIALECT: &'static Dialect = Dialect::MYSQL;
 
-    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    #[cfg(feature = "mysql")]
+    fn client(url: &str) -> ClientOfUrl {
         sqlx_client::mysql::client(url)
     }
 

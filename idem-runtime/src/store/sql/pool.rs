@@ -22,7 +22,7 @@ use super::login::Login;
 use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stall};
 use super::queued_call::QueuedCall;
 use super::session::{SqlSession, execute};
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::statement::{Statement, StatementOutcome, StatementReply};
 use crate::store::pace::Crowded;
@@ -56,7 +56,7 @@ pub(crate) struct ConnectionPool {
     most: usize,
     response_timeout: Duration,
     clock: Arc<ServerClock>,
-    #[cfg(feature = "sqlite")]
+    #[cfg(feature = "_sqlite")]
     group_commit: Option<Arc<GroupCommit>>,
 }
 
@@ -85,13 +85,13 @@ impl ConnectionPool {
             most,
             response_timeout,
             clock,
-            #[cfg(feature = "sqlite")]
+            #[cfg(feature = "_sqlite")]
             group_commit: None,
         }
     }
 
     /// Sends its writes through this group commit.
-    #[cfg(feature = "sqlite")]
+    #[cfg(feature = "_sqlite")]
     pub(crate) fn grouped(mut self, group_commit: Option<Arc<GroupCommit>>) -> Self {
         self.group_commit = group_commit;
         self
@@ -124,7 +124,7 @@ impl ConnectionPool {
         arguments: &[SqlArgument<'_>],
     ) -> StatementOutcome {
         let queued = || QueuedCall::new(statement, arguments);
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "_sqlite")]
         let (_lone, queued) = match &self.group_commit {
             Some(group_commit) if !statement.only_reads() => {
                 let begun = Instant::now();
@@ -143,7 +143,7 @@ impl ConnectionPool {
             None if self.dialect.has_one_writer && !statement.only_reads() => (None, None),
             _ => (None, Some(queued)),
         };
-        #[cfg(not(feature = "sqlite"))]
+        #[cfg(not(feature = "_sqlite"))]
         let queued = Some(queued);
         let queued = || queued.and_then(|queued| queued());
         let purpose = (what, priority.of_next());

@@ -3,15 +3,15 @@
 mod findings;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::backend::{Backend, Postgres, Probed};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
-use super::session::{SqlClient, SqlFuture, SqlSession, row};
-use super::sqlx_client;
+use super::session::{SqlFuture, SqlSession, row};
+#[cfg(feature = "postgres")]
+use super::sqlx_client::{self, ClientOfUrl};
 use crate::store::Finding;
 
 impl Dialect {
@@ -161,7 +161,8 @@ fn refuses_start_up(text: &str, parameter: &str) -> bool {
 impl Backend for Postgres {
     const DIALECT: &'static Dialect = Dialect::POSTGRES;
 
-    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    #[cfg(feature = "postgres")]
+    fn client(url: &str) -> ClientOfUrl {
         sqlx_client::postgres::client(url)
     }
 

@@ -143,7 +143,7 @@ struct PermitQueueState {
     pace: Pace,
     /// The number of waiting statements that wakes the thread.
     wanted: usize,
-    #[cfg(feature = "sqlite")]
+    #[cfg(feature = "_sqlite")]
     closed: bool,
 }
 
@@ -179,7 +179,7 @@ impl PermitQueue {
                 reads: Waiters::new(),
                 pace: Pace::new(Instant::now()),
                 wanted: 0,
-                #[cfg(feature = "sqlite")]
+                #[cfg(feature = "_sqlite")]
                 closed: false,
             }),
         }
@@ -348,7 +348,7 @@ impl PermitQueue {
 }
 
 /// The thread's side of a queue of writes.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 impl PermitQueue {
     /// A queue of writes.
     pub(super) fn of_writes() -> Arc<Self> {

@@ -43,7 +43,7 @@ impl QueuedCall {
         self.arguments.iter().map(OwnedArgument::borrow).collect()
     }
 
-    #[cfg(feature = "sqlite")]
+    #[cfg(feature = "_sqlite")]
     pub(super) fn argument(&self, index: usize) -> Option<SqlArgument<'_>> {
         self.arguments.get(index).map(OwnedArgument::borrow)
     }

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "_sqlx")]
+use std::sync::atomic::Ordering;
 
 use super::argument::SqlArgument;
 use super::dialect::Dialect;
@@ -65,19 +67,30 @@ pub trait SqlSession: Send {
     /// A transaction that [`begin`](Self::begin) or a function of the client began counts; one in a script does not.
     /// `begin` adds one; `commit` and `rollback` remove one. At 0 each statement is committed alone, and idem begins a
     /// transaction for a call: a client whose count is 0 within a transaction would let idem commit that.
-    fn depth(&self) -> usize;
+    ///
+    /// By default 1: a transaction of the client, which its caller has begun and ends. Then the next four functions are
+    /// never called. A connection has all five.
+    fn depth(&mut self) -> usize {
+        1
+    }
 
     /// Begins a transaction.
-    fn begin(&mut self) -> SqlFuture<'_, ()>;
+    fn begin(&mut self) -> SqlFuture<'_, ()> {
+        of_caller()
+    }
 
     /// Commits the innermost transaction that the client counts.
-    fn commit(&mut self) -> SqlFuture<'_, ()>;
+    fn commit(&mut self) -> SqlFuture<'_, ()> {
+        of_caller()
+    }
 
     /// Rolls back the innermost transaction that the client counts.
-    fn rollback(&mut self) -> SqlFuture<'_, ()>;
+    fn rollback(&mut self) -> SqlFuture<'_, ()> {
+        of_caller()
+    }
 
     /// Starts a rollback that precedes any later message. Called from destructors.
-    fn start_rollback(&mut self);
+    fn start_rollback(&mut self) {}
 
     /// Starts a script without waiting for its reply. Required on SQLite, whose setting it restores.
     fn start_script(&mut self, script: String) {
@@ -102,6 +115,12 @@ pub trait SqlSession: Send {
     fn keeps_statements(&self) -> bool {
         false
     }
+}
+
+/// The error of a session that neither begins nor ends transactions.
+fn of_caller<'a>() -> SqlFuture<'a, ()> {
+    let error = SqlError::client("its caller begins and ends this transaction");
+    Box::pin(std::future::ready(Err(error)))
 }
 
 /// The client that makes the store's own connections.
@@ -142,10 +161,12 @@ pub trait SqlClient: Send + Sync {
 pub struct SqlStatement<'a> {
     text: &'a Arc<str>,
     is_named: bool,
+    returns_rows: bool,
     /// The argument of each parameter; empty: each has its own.
     order: &'a [usize],
     arguments: &'a [SqlArgument<'a>],
     /// Whether its columns are known to have the expected types.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "for sqlx"))]
     is_known: &'a AtomicBool,
 }
 
@@ -155,13 +176,14 @@ debug_fields!(SqlStatement<'_> { text, is_named });
 impl<'a> SqlStatement<'a> {
     pub(super) fn new(
         text: &'a Arc<str>,
-        is_named: bool,
+        (is_named, returns_rows): (bool, bool),
         (order, arguments): (&'a [usize], &'a [SqlArgument<'a>]),
         is_known: &'a AtomicBool,
     ) -> Self {
         Self {
             text,
             is_named,
+            returns_rows,
             order,
             arguments,
             is_known,
@@ -178,6 +200,14 @@ impl<'a> SqlStatement<'a> {
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.is_named
+    }
+
+    /// Whether its result is its rows; otherwise it is the number of rows that it has changed.
+    ///
+    /// For a client with a function for each. Other clients forward what they get.
+    #[must_use]
+    pub fn returns_rows(&self) -> bool {
+        self.returns_rows
     }
 
     /// The number of its parameters.
@@ -197,10 +227,12 @@ impl<'a> SqlStatement<'a> {
     }
 
     /// Whether its columns had the expected types before. The check is expensive.
+    #[cfg(feature = "_sqlx")]
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
     }
 
+    #[cfg(feature = "_sqlx")]
     pub(super) fn known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use super::session::SqlClient;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::StoreError;
+#[cfg(feature = "_sqlx")]
+use crate::store::StoreErrorKind;
 
 /// The client of a store's own connections, for one kind of database.
 ///
@@ -55,22 +57,27 @@ impl<B: Backend> IntoSqlSource<B> for SqlSource<B> {
     }
 }
 
+#[cfg(feature = "_sqlx")]
 impl<B: Backend> IntoSqlSource<B> for &str {
     fn into_source(self) -> SqlSource<B> {
         let client = B::client(self).ok_or_else(|| {
-            let message = format!("connecting: this is no URL for {}", B::DIALECT.name);
+            let name = B::DIALECT.name;
+            let message =
+                format!("connecting: this is no URL for {name}, or its feature with sqlx is off");
             StoreError::new(StoreErrorKind::Refused, message)
         });
         SqlSource(client, PhantomData)
     }
 }
 
+#[cfg(feature = "_sqlx")]
 impl<B: Backend> IntoSqlSource<B> for String {
     fn into_source(self) -> SqlSource<B> {
         self.as_str().into_source()
     }
 }
 
+#[cfg(feature = "_sqlx")]
 impl<B: Backend> IntoSqlSource<B> for &String {
     fn into_source(self) -> SqlSource<B> {
         self.as_str().into_source()

@@ -3,15 +3,14 @@
 mod findings;
 pub(super) mod group_commit;
 
-use std::sync::Arc;
-
 use super::backend::{Backend, Probed, Sqlite};
 use super::dialect::{Dialect, StatementKind};
 use super::error::SqlError;
 use super::error_kind::SqlErrorKind;
 use super::hit_rate::HitRate;
-use super::session::{SqlClient, SqlFuture, SqlSession, row};
-use super::sqlx_client;
+use super::session::{SqlFuture, SqlSession, row};
+#[cfg(feature = "sqlite")]
+use super::sqlx_client::{self, ClientOfUrl};
 use crate::store::Finding;
 
 /// The kind of an error: its primary code is the low byte; <https://sqlite.org/rescode.html>
@@ -112,7 +111,8 @@ const DIALECT: Dialect = Dialect {
 impl Backend for Sqlite {
     const DIALECT: &'static Dialect = Dialect::SQLITE;
 
-    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+    #[cfg(feature = "sqlite")]
+    fn client(url: &str) -> ClientOfUrl {
         sqlx_client::sqlite::client(url)
     }
 

@@ -171,7 +171,7 @@ macro_rules! session {
             })
         }
 
-        fn depth(&self) -> usize {
+        fn depth(&mut self) -> usize {
             <$Db as sqlx::Database>::TransactionManager::get_transaction_depth(self)
         }
 
@@ -293,7 +293,9 @@ where
 }
 
 /// The client of a URL. The error of sqlx may quote it, with the password in it.
-fn of_url<C>(url: &str) -> Option<Arc<dyn SqlClient>>
+pub(super) type ClientOfUrl = Option<Arc<dyn SqlClient>>;
+
+fn of_url<C>(url: &str) -> ClientOfUrl
 where
     C: Connection<Options: ClientOptions> + SqlSession + 'static,
 {

@@ -89,7 +89,8 @@ impl Statement {
             }
         };
         let named = named && self.kind != StatementKind::Block;
-        let statement = SqlStatement::new(&self.text, named, (order, arguments), &self.is_known);
+        let sent = (named, self.kind != StatementKind::Execute);
+        let statement = SqlStatement::new(&self.text, sent, (order, arguments), &self.is_known);
         session.send(statement, &mut receive).await?;
         if self.kind == StatementKind::Execute && !dialect.dated.1.is_empty() {
             // The time is in a row; a client may give another number.
@@ -293,11 +294,11 @@ mod tests {
 
     #[test]
     fn a_claim_is_no_read() {
-        #[cfg(feature = "postgres")]
+        #[cfg(feature = "_postgres")]
         is_told_apart(Dialect::POSTGRES);
-        #[cfg(feature = "mysql")]
+        #[cfg(feature = "_mysql")]
         is_told_apart(Dialect::MYSQL);
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "_sqlite")]
         is_told_apart(Dialect::SQLITE);
     }
 

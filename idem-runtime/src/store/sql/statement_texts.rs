@@ -50,7 +50,7 @@ impl Dialect {
     fn statement(&self, kind: StatementKind, text: &str, table: &str, most: usize) -> Statement {
         let text = self.filled(text, table, most);
         let (text, order) = match kind {
-            #[cfg(feature = "mysql")]
+            #[cfg(feature = "_mysql")]
             StatementKind::Script => (text, Vec::new()),
             _ => self.parameters(&text),
         };

@@ -62,7 +62,7 @@ impl<'a> Repeated<'a> {
 }
 
 /// The text for several calls, whose parameters are positional.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 pub(super) fn for_calls(template: &Repeated<'_>, calls: usize) -> String {
     let parts = vec![template.part; calls].join(template.separator);
     format!("{}{parts}{}", template.before, template.after)

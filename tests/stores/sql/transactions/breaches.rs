@@ -77,7 +77,7 @@ impl SqlSession for BreakingSession {
         self.conn.script(script, receive)
     }
 
-    fn depth(&self) -> usize {
+    fn depth(&mut self) -> usize {
         match self.breach {
             Breach::BeginUncounted => 0,
             _ => self.conn.depth(),

@@ -301,7 +301,7 @@ async fn a_claim_in_a_batch_counts_as_sent_though_its_future_is_dropped() {
     assert!(second.was_sent() && !third.was_sent());
 }
 
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlite")]
 #[tokio::test]
 async fn a_write_is_sent_alone_unless_others_are_in_progress_or_wait() {
     let (writes, admission) = (PermitQueue::of_writes(), Admission::new(LONG));

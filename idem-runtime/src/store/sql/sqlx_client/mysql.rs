@@ -8,19 +8,21 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode}
 use sqlx::{Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::{Arrays, ClientOptions, Columns, bound, next, of_url, row, session, session_error};
+use super::{
+    Arrays, ClientOfUrl, ClientOptions, Columns, bound, next, of_url, row, session, session_error,
+};
 use crate::credentials::Credentials;
 use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{
-    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+    SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
 use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::MYSQL;
 
-pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+pub(crate) fn client(url: &str) -> ClientOfUrl {
     of_url::<MySqlConnection>(url)
 }
 

@@ -15,12 +15,14 @@ use sqlx::{Executor as _, Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::transaction_depth;
-use super::{Arrays, ClientOptions, Columns, bound, next, of_url, row, session, session_error};
+use super::{
+    Arrays, ClientOfUrl, ClientOptions, Columns, bound, next, of_url, row, session, session_error,
+};
 use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{
-    SqlClient, SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
+    SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
 };
 use crate::store::sql::statement::MAX_CALLS;
 
@@ -46,7 +48,7 @@ pub(super) fn lacks_files(error: &dyn DatabaseError) -> Option<io::Error> {
     None
 }
 
-pub(crate) fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
+pub(crate) fn client(url: &str) -> ClientOfUrl {
     of_url::<SqliteConnection>(url)
 }
 

@@ -239,7 +239,8 @@ async fn send(
 ) -> Result<(), SqlError> {
     let mut reply = StatementReply::default();
     let is_known = AtomicBool::new(false);
-    let statement = SqlStatement::new(text, true, (&[], arguments), &is_known);
+    let sent = (true, kind != StatementKind::Execute);
+    let statement = SqlStatement::new(text, sent, (&[], arguments), &is_known);
     let mut receive = |part: SqlReply<'_>| {
         let is_end = matches!(part, SqlReply::Done { .. });
         reply.receive(kind, part)?;
