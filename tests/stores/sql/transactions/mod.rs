@@ -1,6 +1,7 @@
 //! Calls inside the caller's transaction.
 
 mod breaches;
+mod clients;
 mod commits;
 mod connections;
 mod digest_key;
