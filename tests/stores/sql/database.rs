@@ -451,7 +451,14 @@ macro_rules! on_each_other_client {
     };
 }
 
-/// As `on_each_other_client`, by those whose connections count their transactions, so that idem begins one.
+/// As `on_each_other_client`, by those of a server.
+macro_rules! on_each_other_client_of_a_server {
+    ($($name:ident),+ $(,)?) => {
+        by!(tokio_postgres TokioPostgresClient: $($name)+);
+    };
+}
+
+/// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
         by!(tokio_postgres TokioPostgresClient: $($name)+);

@@ -10,7 +10,7 @@ on_each_server!(
 );
 mod other_clients {
     use super::*;
-    on_each_other_client!(a_transaction_of_the_caller_breaks_at_each_moment);
+    on_each_other_client_of_a_server!(a_transaction_of_the_caller_breaks_at_each_moment);
     mod counting {
         use super::*;
         on_each_counting_client!(a_transaction_of_idem_breaks_at_each_moment);
