@@ -55,7 +55,12 @@ pub fn transfer(
 /// # Errors
 ///
 /// Those of the connection; it breaks where the response is not complete.
-fn post(to: SocketAddr, path: &str, headers: &[(&str, String)], body: &Value) -> io::Result<Reply> {
+pub fn post(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, String)],
+    body: &Value,
+) -> io::Result<Reply> {
     let mut connection = TcpStream::connect(to)?;
     connection.set_read_timeout(Some(Duration::from_mins(5)))?;
     let body = body.to_string();
