@@ -90,7 +90,7 @@ impl Bank {
 /// Moves money from the account of an authenticated client.
 ///
 /// Two clients may choose the same key, so the client is its scope. `on_cancel = finish`: the body runs to completion
-/// even if the connection breaks and the framework drops the handler.
+/// even if the connection breaks, where some frameworks drop the handler.
 ///
 /// # Errors
 ///

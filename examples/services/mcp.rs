@@ -45,13 +45,12 @@ struct Arguments {
 }
 
 #[derive(Clone)]
-struct Tools {
-    bank: Arc<Bank>,
-}
+struct Tools(Arc<Bank>);
 
 #[tool_router]
 impl Tools {
     /// Moves money from your account. A repeat with the same idempotency_key moves nothing, and has the same result.
+    // The hint says that the same arguments have no further effect: a call without a key is refused.
     #[tool(annotations(idempotent_hint = true))]
     async fn transfer(
         &self,
@@ -72,7 +71,7 @@ impl Tools {
             to: arguments.to,
             cents: arguments.cents,
         };
-        let transfer = bank::transfer(Arc::clone(&self.bank), client, IdempotencyKey(key), order);
+        let transfer = bank::transfer(Arc::clone(&self.0), client, IdempotencyKey(key), order);
         let receipt = transfer.await.map_err(|error| advice(&error))?;
         let receipt = serde_json::to_value(receipt.value()).map_err(|error| error.to_string())?;
         Ok(CallToolResult::structured(receipt))
@@ -98,15 +97,13 @@ fn advice(error: &TransferError) -> String {
         "key-reused" => "Use a new `idempotency_key` for another transfer.".into(),
         "key-invalid" => "Call again with a UUID as `idempotency_key`.".into(),
         _ if problem.is_retryable() => {
-            let seconds = problem
-                .retry_after()
-                .map_or(1, |after| after.as_secs().max(1));
+            let seconds = problem.retry_after().map_or(0, |after| after.as_secs()) + 1;
             format!("Call again in {seconds} s with the same `idempotency_key` and arguments.")
         }
-        _ => format!(
-            "Do not call again: ask a human to look, and name {}.",
-            error.instance()
-        ),
+        _ => {
+            let instance = error.instance();
+            format!("Do not call again: ask a human to look, and name {instance}.")
+        }
     };
     format!("{}. {advice}", problem.detail())
 }
@@ -127,11 +124,7 @@ pub async fn serve(listener: TcpListener, bank: Arc<Bank>) -> io::Result<()> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true);
-    let tools = move || {
-        Ok(Tools {
-            bank: Arc::clone(&bank),
-        })
-    };
+    let tools = move || Ok(Tools(Arc::clone(&bank)));
     let service = StreamableHttpService::new(tools, NeverSessionManager::default().into(), config);
     let app = Router::new()
         .route_service("/mcp", service)
