@@ -1,9 +1,10 @@
 //! The same requests to each web framework, and the same responses.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
+use idem_harness::TcpProxy;
 use idem_services::Service;
 use idem_services::bank::{Bank, Order, Receipt};
 use idem_services::client::{Reply, post, transfer};
@@ -13,11 +14,17 @@ use crate::order;
 
 /// Runs a story on each framework, with a bank of its own.
 fn on_each(story: fn(SocketAddr, &Bank)) {
-    for service in Service::FRAMEWORKS {
-        println!("{service:?}");
-        let bank = Bank::open();
-        story(service.start(Arc::clone(&bank)).unwrap(), &bank);
-    }
+    thread::scope(|scope| {
+        for service in Service::FRAMEWORKS {
+            // A panic has the name of its thread.
+            let named = thread::Builder::new().name(format!("{service:?}"));
+            let run = move || {
+                let bank = Bank::open();
+                story(service.start(Arc::clone(&bank)).unwrap(), &bank);
+            };
+            named.spawn_scoped(scope, run).unwrap();
+        }
+    });
 }
 
 /// What a client gets.
@@ -124,7 +131,7 @@ fn a_concurrent_duplicate_is_refused_until_the_first_is_done() {
         let send = || transfer(address, "ann", Some("k1"), order).unwrap();
         thread::scope(|scope| {
             let ledger = bank.ledger.blocking_lock();
-            let (replies, reply) = std::sync::mpsc::channel();
+            let (replies, reply) = mpsc::channel();
             for replies in [replies.clone(), replies] {
                 scope.spawn(move || replies.send(send()).unwrap());
             }
@@ -139,6 +146,34 @@ fn a_concurrent_duplicate_is_refused_until_the_first_is_done() {
             check(&reply.recv().unwrap(), Done(1), order);
         });
         check(&send(), Replayed(1), order);
+        assert_eq!(bank.ledger.blocking_lock().transfers.len(), 1);
+    });
+}
+
+/// The body runs to completion where the framework drops its handler, as salvo does.
+#[test]
+fn a_client_that_leaves_has_its_transfer() {
+    on_each(|address, bank| {
+        let order = &order("bob", 30);
+        let send = |to| transfer(to, "ann", Some("k1"), order);
+        let proxy = TcpProxy::start(address);
+        thread::scope(|scope| {
+            let ledger = bank.ledger.blocking_lock();
+            let (replies, reply) = mpsc::channel();
+            for replies in [replies.clone(), replies] {
+                let to = proxy.addr();
+                scope.spawn(move || replies.send(send(to)).unwrap());
+            }
+            // The one that came second. The connection of the other breaks.
+            let running = Problem(409, "request-running");
+            check(&reply.recv().unwrap().unwrap(), running, order);
+            proxy.cut();
+            reply.recv().unwrap().unwrap_err();
+            // It still holds the key, and the server has time to see that its client is gone.
+            check(&send(address).unwrap(), running, order);
+            drop(ledger);
+        });
+        check(&send(address).unwrap(), Replayed(1), order);
         assert_eq!(bank.ledger.blocking_lock().transfers.len(), 1);
     });
 }
