@@ -49,7 +49,7 @@ struct Tools(Arc<Bank>);
 
 #[tool_router]
 impl Tools {
-    /// Moves money from your account. A repeat with the same idempotency_key moves nothing, and has the same result.
+    /// Moves money from your account. A repeat with the same `idempotency_key` moves nothing, and has the same result.
     // The hint says that the same arguments have no further effect: a call without a key is refused.
     #[tool(annotations(idempotent_hint = true))]
     async fn transfer(

@@ -11,7 +11,7 @@ use idem_services::Service;
 use idem_services::bank::{Bank, Order, Receipt};
 use idem_services::client::{call_tool, transfer};
 
-use crate::order;
+use crate::{on_each_framework, order};
 
 const CLIENTS: [&str; 3] = ["ann", "bob", "cat"];
 
@@ -160,8 +160,5 @@ fn of_a_tool() {
 
 #[test]
 fn of_each_framework() {
-    for service in Service::FRAMEWORKS {
-        println!("{service:?}");
-        the_books_balance(service);
-    }
+    on_each_framework(the_books_balance);
 }

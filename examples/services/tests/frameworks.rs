@@ -5,25 +5,17 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use idem_harness::TcpProxy;
-use idem_services::Service;
 use idem_services::bank::{Bank, Order, Receipt};
 use idem_services::client::{Reply, post, transfer};
 use serde_json::Value;
 
-use crate::order;
+use crate::{on_each_framework, order};
 
 /// Runs a story on each framework, with a bank of its own.
 fn on_each(story: fn(SocketAddr, &Bank)) {
-    thread::scope(|scope| {
-        for service in Service::FRAMEWORKS {
-            // A panic has the name of its thread.
-            let named = thread::Builder::new().name(format!("{service:?}"));
-            let run = move || {
-                let bank = Bank::open();
-                story(service.start(Arc::clone(&bank)).unwrap(), &bank);
-            };
-            named.spawn_scoped(scope, run).unwrap();
-        }
+    on_each_framework(|service| {
+        let bank = Bank::open();
+        story(service.start(Arc::clone(&bank)).unwrap(), &bank);
     });
 }
 

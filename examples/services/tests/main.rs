@@ -10,7 +10,22 @@ mod frameworks;
 mod mcp;
 mod printed;
 
+use std::thread;
+
+use idem_services::Service;
 use idem_services::bank::Order;
+
+/// Runs a story on each web framework.
+fn on_each_framework(story: impl Fn(Service) + Sync) {
+    let story = &story;
+    thread::scope(|scope| {
+        for service in Service::FRAMEWORKS {
+            // A panic names its thread.
+            let named = thread::Builder::new().name(format!("{service:?}"));
+            named.spawn_scoped(scope, move || story(service)).unwrap();
+        }
+    });
+}
 
 fn order(to: &str, cents: u64) -> Order {
     let to = to.to_owned();
