@@ -1,8 +1,8 @@
 //! The service as a tool of a model: the Model Context Protocol, revision 2026-07-28.
 //!
-//! That revision has no sessions: a client whose connection broke sends its call again, with another JSON-RPC id, perhaps
-//! to another process. So neither names the transfer, and the key is the client's: in `_meta`, where the program that
-//! runs the model puts it, or an argument, which the model fills in.
+//! That revision has no sessions, and a client whose connection broke must send its call again with another JSON-RPC id.
+//! So neither names the transfer. The key is the client's: in `_meta`, where the program that runs the model puts it, or
+//! an argument, which the model fills in.
 
 use std::io;
 use std::net::TcpListener;
@@ -81,7 +81,7 @@ impl Tools {
 #[tool_handler]
 impl ServerHandler for Tools {}
 
-/// What a model can do about a transfer without a receipt. It reads the text of a tool's error, and no JSON-RPC error.
+/// What a model can do about a transfer without a receipt. Clients show it the text of a tool's error, but no JSON-RPC error.
 fn advice(error: &TransferError) -> String {
     let error = match error {
         TransferError::NotEnoughMoney => {
@@ -123,7 +123,8 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 pub async fn serve(listener: TcpListener, bank: Arc<Bank>) -> io::Result<()> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
-        .with_json_response(true);
+        .with_json_response(true)
+        .enforce_origin_validation();
     let tools = move || Ok(Tools(Arc::clone(&bank)));
     let service = StreamableHttpService::new(tools, NeverSessionManager::default().into(), config);
     let app = Router::new()

@@ -6,7 +6,7 @@ use std::thread;
 
 use idem_services::Service;
 use idem_services::bank::{Bank, Receipt};
-use idem_services::client::call_tool;
+use idem_services::client::{call_tool, post};
 use idem_services::mcp::KEY;
 use rmcp::model::{CallToolRequestParams, ProtocolVersion, RequestMetaObject};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -58,7 +58,7 @@ async fn the_client_of_the_sdk_gets_one_receipt_for_each_key() {
     client.cancel().await.unwrap();
 }
 
-/// The text of a tool's error; no JSON-RPC error, which a model does not see.
+/// The text of a tool's error; no JSON-RPC error, which a client need not show to the model.
 fn refusal(response: &Value) -> &str {
     assert_eq!(response["result"]["isError"], true, "{response}");
     response["result"]["content"][0]["text"].as_str().unwrap()
@@ -125,6 +125,19 @@ fn a_refusal_says_what_to_do() {
         "{said}"
     );
     assert_eq!(bank.ledger.blocking_lock().transfers.len(), 2);
+}
+
+#[test]
+fn a_request_without_a_client_or_from_a_page_is_refused() {
+    let (bank, address) = start();
+    let header = |name, value: &str| (name, value.to_owned());
+    let ann = header("authorization", "Bearer ann");
+    let page = header("origin", "https://evil.example");
+    for (headers, status) in [(vec![], "401"), (vec![ann, page], "403")] {
+        let reply = post(address, "/mcp", &headers, &json!({})).unwrap();
+        assert_eq!(reply.status(), status, "{reply:?}");
+    }
+    assert!(bank.ledger.blocking_lock().transfers.is_empty());
 }
 
 /// Of two calls at once, one holds the key, and the other is refused while the first runs.
