@@ -34,6 +34,8 @@ mod call;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "tonic")]
+pub mod grpc;
 pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
