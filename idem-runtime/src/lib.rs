@@ -2,7 +2,7 @@
 // Without a feature, links to its items are broken.
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #![cfg_attr(
-    not(all(feature = "http", feature = "macros", feature = "sqlite")),
+    not(all(feature = "macros", feature = "sqlite", feature = "tonic")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 // Its examples are compiled where all features are there that they use: none of them hides a line for that.

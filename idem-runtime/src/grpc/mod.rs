@@ -1,4 +1,3 @@
-#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs/links.txt"))]
 //! gRPC: a layer for servers of tonic.
 //!
 //! [`GrpcLayer`] makes the unary calls of a server idempotent by a key in their metadata, whatever their services are:

@@ -82,17 +82,15 @@ impl Protocol for Grpc {
         })
     }
 
-    fn status(
-        &self,
-        headers: &HeaderMap,
-        trailers: Option<&HeaderMap>,
-    ) -> Option<(StatusCode, Option<KeyVerdict>)> {
-        let is_alone = headers.contains_key(STATUS);
-        let trailers = if is_alone { headers } else { trailers? };
-        let code = Code::from_bytes(trailers.get(STATUS)?.as_bytes());
-        let sort = self.sort.as_ref().filter(|_| code != Code::Ok);
-        let own = sort.and_then(|sort| sort(&Status::from_header_map(trailers)?));
-        Some((treated_as(code), own))
+    fn status(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<StatusCode> {
+        let code = trailers_of(headers, trailers)?.get(STATUS)?;
+        Some(treated_as(Code::from_bytes(code.as_bytes())))
+    }
+
+    fn verdict(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<KeyVerdict> {
+        let sort = self.sort.as_ref()?;
+        let status = Status::from_header_map(trailers_of(headers, trailers)?)?;
+        (status.code() != Code::Ok).then(|| sort(&status))?
     }
 
     fn collected(&self, headers: &mut HeaderMap, body: Bytes) -> Collected {
@@ -106,6 +104,17 @@ impl Protocol for Grpc {
         let trailers = moved.collect();
         Collected::new(body, Some(trailers))
     }
+}
+
+/// The trailers of a response, which are its headers if it has no message.
+fn trailers_of<'a>(
+    headers: &'a HeaderMap,
+    trailers: Option<&'a HeaderMap>,
+) -> Option<&'a HeaderMap> {
+    if headers.contains_key(STATUS) {
+        return Some(headers);
+    }
+    trailers
 }
 
 /// Parses a time-out: a number of at most eight digits and a unit.

@@ -51,27 +51,28 @@ impl Rules {
     }
 
     /// The status of a response, or the one that it stands for.
-    fn status_of<B>(&self, response: &Response<B>, trailers: Option<&HeaderMap>) -> StatusCode {
+    pub(super) fn status_of<B>(&self, response: &Response<B>, body: &Collected) -> StatusCode {
         let protocol = self.protocol.as_ref();
-        let told = protocol.and_then(|protocol| protocol.status(response.headers(), trailers));
-        told.map_or(response.status(), |(status, _)| status)
+        let told = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
+        told.unwrap_or(response.status())
     }
 
-    /// Encodes a response as an answer: its status, the headers that are stored, and this body.
+    /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
+    /// for](Self::status_of) the status `treated_as`.
     pub(super) fn encode<B>(
         &self,
         response: &Response<B>,
+        treated_as: StatusCode,
         body: &Collected,
         format: &Format,
     ) -> Encoded {
-        let status = response.status();
-        let outcome = match self.status_of(response, body.trailers()).as_u16() {
+        let outcome = match treated_as.as_u16() {
             ..400 => OutcomeKind::Value,
             _ => OutcomeKind::Error,
         };
         let trailers = body.trailers().map(|trailers| self.headers.of(trailers));
         let written = EncodableResponse {
-            status,
+            status: response.status(),
             headers: self.headers.of(response.headers()).collect(),
             trailers: trailers.into_iter().flatten().collect(),
             body,
@@ -205,7 +206,8 @@ impl<B: Body, E> RequestEnd<B, E> {
             messages != Messages::More
         };
         let (read, end) = read(body, max_bytes, show).await;
-        let told = protocol.status(&parts.headers, read.trailers());
+        let (headers, trailers) = (&parts.headers, read.trailers());
+        let told = protocol.status(headers, trailers);
         let disposition = match (&end, told) {
             (BodyEnd::Broken(_), _) => Disposition::Broken,
             (BodyEnd::Whole | BodyEnd::More(_), _) if messages == Messages::More => {
@@ -213,15 +215,15 @@ impl<B: Body, E> RequestEnd<B, E> {
             }
             (BodyEnd::More(_), _) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
             (BodyEnd::Whole, None) => Disposition::Broken,
-            (BodyEnd::Whole, Some((status, told))) => {
-                let own = own.or(told);
+            (BodyEnd::Whole, Some(status)) => {
+                let own = own.or_else(|| protocol.verdict(headers, trailers));
                 match own.unwrap_or_else(|| rules.status.verdict(status)) {
                     KeyVerdict::Store => Disposition::Whole,
                     verdict => Disposition::Nothing(verdict),
                 }
             }
         };
-        let status = told.map_or(parts.status, |(status, _)| status);
+        let status = told.unwrap_or(parts.status);
         let response = Response::from_parts(parts, Buffered::new(read, end));
         Self::executed(ServiceEnd::Answered {
             response,
@@ -240,7 +242,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             Disposition::Lost(Unencodable::Stream)
         };
         let response = Response::from_parts(parts, Buffered::whole(body));
-        let status = rules.status_of(&response, response.body().trailers());
+        let status = rules.status_of(&response, response.body().read());
         Self::executed(ServiceEnd::Answered {
             response,
             status,
@@ -289,12 +291,12 @@ impl<B: Body, E> Sealed for RequestEnd<B, E> {}
 
 impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let response = match &self.end {
+        let (response, status) = match &self.end {
             ServiceEnd::Answered {
                 response,
+                status,
                 disposition: Disposition::Whole,
-                ..
-            } => response,
+            } => (response, *status),
             ServiceEnd::Answered {
                 disposition: Disposition::Lost(why),
                 ..
@@ -314,7 +316,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, response.body().read(), format)
+        rules.encode(response, status, response.body().read(), format)
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

@@ -66,7 +66,8 @@ use crate::policy::{
 ///
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
 /// large to be stored. Leave its routes out, or let their handlers return [`KeyVerdict::Release`](super::KeyVerdict::Release). gRPC sends its errors
-/// in trailers under status 200, so that a policy by status does not fit it.
+/// in trailers under status 200, so that a policy by status does not fit it: [`GrpcLayer`](crate::grpc::GrpcLayer) reads
+/// them.
 ///
 /// # Settings of the calls
 ///

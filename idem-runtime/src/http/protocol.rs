@@ -24,12 +24,11 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// A counter that is shown the data of a body, piece by piece.
     fn counter(&self) -> Counter;
 
-    /// The status of HTTP that a response stands for, and a verdict in place of the policy's; `None`: it has no status.
-    fn status(
-        &self,
-        headers: &HeaderMap,
-        trailers: Option<&HeaderMap>,
-    ) -> Option<(StatusCode, Option<KeyVerdict>)>;
+    /// The status of HTTP that a response stands for; `None`: it has no status.
+    fn status(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<StatusCode>;
+
+    /// A verdict of the service in place of the policy's.
+    fn verdict(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<KeyVerdict>;
 
     /// The body of a response whose trailers are among its headers.
     fn collected(&self, headers: &mut HeaderMap, body: Bytes) -> Collected;

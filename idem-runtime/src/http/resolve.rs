@@ -113,7 +113,8 @@ impl Entry {
         let body = rules.collected(&mut parts.headers, body.into());
         let encoded = if is_final(parts.status) {
             let response = Response::from_parts(parts, ());
-            rules.encode(&response, &body, self.format())
+            let status = rules.status_of(&response, &body);
+            rules.encode(&response, status, &body, self.format())
         } else {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };

@@ -1,6 +1,7 @@
 //! A repeat gets the message, the metadata and the status of the first call.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use idem_runtime::grpc::{GrpcLayer, reply};
@@ -10,11 +11,11 @@ use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::metadata::MetadataValue;
+use tonic::service::InterceptorLayer;
 use tonic::{Code, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use tower::layer::util::Stack;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-
-use std::sync::Arc;
 
 use super::payments::{
     CHARGE, KEY, Order, Payments, Receipt, Shop, frame, keyed, numbered, order, raw, receipt,
@@ -203,6 +204,45 @@ async fn scopes_are_apart() {
     let stranger = client.charge(order("rum")).await;
     let unknown = (Code::Unauthenticated, "CALLER_UNKNOWN".to_owned());
     assert_eq!((refused(stranger), shop.payments.runs()), (unknown, 2));
+}
+
+/// The caller that a layer outside has authenticated.
+#[derive(Clone)]
+struct Caller(String);
+
+#[tokio::test]
+async fn the_scope_is_the_caller_that_a_layer_outside_has_authenticated() {
+    let authentication = InterceptorLayer::new(|mut call: tonic::Request<()>| {
+        let token = call.metadata().get("authorization");
+        let token = token.and_then(|token| token.to_str().ok()?.strip_prefix("token of "));
+        let caller = token.ok_or_else(|| Status::unauthenticated("who are you?"))?;
+        let caller = Caller(caller.to_owned());
+        call.extensions_mut().insert(caller);
+        Ok(call)
+    });
+    let fixture = Fixture::new();
+    let http = IdempotencyLayer::scoped(&fixture.engine, "shop.grpc", |call| {
+        Some(call.extensions.get::<Caller>()?.0.clone())
+    });
+    let layers = Stack::new(layer(http), authentication);
+    let shop = Shop::serve(Payments::numbered(), layers).await;
+    let client = shop.client().await;
+    for (caller, answer) in [
+        ("acme", (1, false)),
+        ("umbra", (2, false)),
+        ("acme", (1, true)),
+    ] {
+        let token = format!("token of {caller}");
+        let charged = client
+            .charge(with("authorization", &token, order("rum")))
+            .await;
+        assert_eq!(numbered(charged), answer, "{caller}");
+    }
+    let stranger = client.charge(order("rum")).await.unwrap_err();
+    assert_eq!(
+        (stranger.message(), shop.payments.runs()),
+        ("who are you?", 2)
+    );
 }
 
 #[tokio::test]

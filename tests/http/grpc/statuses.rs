@@ -1,12 +1,16 @@
 //! What a code of a call says about its key.
 
+use std::convert::Infallible;
+use std::io;
+
 use idem_runtime::http::{KeyVerdict, StatusPolicy};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::layer;
-use super::payments::{KEY, Payments, Shop, numbered, order, receipt, refused};
-use crate::client::Fixture;
+use super::payments::{KEY, Payments, Shop, frame, numbered, order, raw, receipt, refused};
+use crate::client::{Fixture, data, frames};
 use KeyVerdict::{Release, Store, Unknown};
 
 const CODES: [(Code, KeyVerdict); 17] = [
@@ -134,6 +138,53 @@ async fn a_verdict_in_the_extensions_of_an_answer_comes_first() {
         let client = shop.client().await;
         assert_eq!(numbered(client.charge(order("rum")).await), (1, false));
         assert_eq!(numbered(client.charge(order("rum")).await), again);
+    }
+}
+
+/// A layer inside answers as HTTP; a service of another library breaks off, or ends without a status.
+#[tokio::test]
+async fn a_response_without_a_status_of_grpc_says_what_its_http_status_says() {
+    let message = &b"\0\0\0\0\x02\x08\x07"[..];
+    for (status, ending, verdict) in [
+        (200, None, Unknown),
+        (200, Some(io::ErrorKind::ConnectionReset), Unknown),
+        (503, None, Release),
+        (504, None, Unknown),
+        (409, None, Store),
+    ] {
+        let fixture = Fixture::new();
+        let counted = fixture.clone();
+        let service = service_fn(move |_| {
+            counted.run();
+            let (source, body) = frames();
+            source.send(data(message)).unwrap();
+            if let Some(kind) = ending {
+                source.send(Err(kind.into())).unwrap();
+            }
+            let response = http::Response::builder().status(status).body(body).unwrap();
+            async { Ok::<_, Infallible>(response) }
+        });
+        let service = layer(fixture.layer()).layer(service);
+        for _ in 0..2 {
+            let call = raw(KEY, frame(order("rum").get_ref()));
+            let response = service.clone().oneshot(call).await.unwrap();
+            drop(axum::body::to_bytes(axum::body::Body::new(response.into_body()), 1_000).await);
+        }
+        let entry = layer(fixture.layer())
+            .entry(None, KEY)
+            .await
+            .unwrap()
+            .unwrap();
+        let (state, runs) = match verdict {
+            Store => ("Answered(Error)", 1),
+            Release => ("Released", 2),
+            _ => ("Unknown", 1),
+        };
+        assert_eq!(
+            (&*format!("{:?}", entry.state()), fixture.runs()),
+            (state, runs),
+            "{status}"
+        );
     }
 }
 
