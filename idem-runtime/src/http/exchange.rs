@@ -53,8 +53,8 @@ impl Rules {
     /// The status of a response, or the one that it stands for.
     pub(super) fn status_of<B>(&self, response: &Response<B>, body: &Collected) -> StatusCode {
         let protocol = self.protocol.as_ref();
-        let told = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
-        told.unwrap_or(response.status())
+        let treated_as = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
+        treated_as.unwrap_or(response.status())
     }
 
     /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
@@ -207,8 +207,8 @@ impl<B: Body, E> RequestEnd<B, E> {
         };
         let (read, end) = read(body, max_bytes, show).await;
         let (headers, trailers) = (&parts.headers, read.trailers());
-        let told = protocol.status(headers, trailers);
-        let disposition = match (&end, told) {
+        let treated_as = protocol.status(headers, trailers);
+        let disposition = match (&end, treated_as) {
             (BodyEnd::Broken(_), _) => Disposition::Broken,
             (BodyEnd::Whole | BodyEnd::More(_), _) if messages == Messages::More => {
                 Disposition::Lost(Unencodable::Stream)
@@ -223,7 +223,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 }
             }
         };
-        let status = told.unwrap_or(parts.status);
+        let status = treated_as.unwrap_or(parts.status);
         let response = Response::from_parts(parts, Buffered::new(read, end));
         Self::executed(ServiceEnd::Answered {
             response,
