@@ -126,6 +126,8 @@ mod statement_texts;
 mod template;
 #[cfg(any(test, feature = "testing"))]
 mod test_support;
+#[cfg(feature = "tokio-postgres")]
+mod tokio_postgres_client;
 mod transaction;
 
 use std::sync::Arc;
