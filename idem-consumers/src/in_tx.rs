@@ -194,7 +194,7 @@ impl<P: TxPool, I> ConsumerInTx<P, I> {
 
     fn unavailable(&self, error: TxPoolError, attempt: Option<u32>) -> Decided {
         match error {
-            TxPoolError::Closed(cause) => Decided::stop(ConsumerError::Pool(cause.into())),
+            TxPoolError::Closed(cause) => Decided::stop(ConsumerError::Pool(cause)),
             TxPoolError::Busy => Decided::of(Verdict::Retry(Some(self.consumer.pause(attempt)))),
         }
     }

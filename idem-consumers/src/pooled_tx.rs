@@ -126,9 +126,7 @@ impl TxPool for deadpool_postgres::Pool {
     async fn acquire(&self) -> Result<Self::Tx, TxPoolError> {
         use deadpool_postgres::PoolError;
         self.get().await.map(of).map_err(|error| match error {
-            PoolError::Closed | PoolError::NoRuntimeSpecified => {
-                TxPoolError::Closed(SqlError::configuration(error))
-            }
+            PoolError::Closed | PoolError::NoRuntimeSpecified => TxPoolError::Closed(error.into()),
             _ => TxPoolError::Busy,
         })
     }

@@ -1,6 +1,8 @@
 //! The pools whose transactions a consumer's handler writes in.
 
-use idem_runtime::store::sql::{SqlError, SqlTransaction};
+use std::error::Error;
+
+use idem_runtime::store::sql::SqlTransaction;
 
 /// A pool of connections of a SQL client, for [`Consumer::in_tx`](crate::Consumer::in_tx).
 ///
@@ -33,12 +35,12 @@ pub enum TxPoolError {
     /// None for now: the message is delivered again.
     Busy,
     /// None for good: the consumer stops.
-    Closed(SqlError),
+    Closed(Box<dyn Error + Send + Sync>),
 }
 
 #[cfg(feature = "_sqlx")]
 mod sqlx_pool {
-    use idem_runtime::store::sql::{SqlError, SqlTransaction};
+    use idem_runtime::store::sql::SqlTransaction;
     use sqlx::pool::PoolConnection;
     use sqlx::{Database, Error, Pool};
 
@@ -54,9 +56,7 @@ mod sqlx_pool {
 
         async fn acquire(&self) -> Result<Self::Tx, TxPoolError> {
             Self::acquire(self).await.map_err(|error| match error {
-                Error::PoolClosed | Error::Configuration(_) => {
-                    TxPoolError::Closed(SqlError::configuration(error))
-                }
+                Error::PoolClosed | Error::Configuration(_) => TxPoolError::Closed(error.into()),
                 _ => TxPoolError::Busy,
             })
         }

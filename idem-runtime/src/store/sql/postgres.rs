@@ -130,7 +130,8 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
         ),
         "42P05" => SqlErrorKind::Setting(
             "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
-             and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
+             and `max_prepared_statements`, or a client without named statements (sqlx: \
+             `statement_cache_capacity(0)`)",
         ),
         "08P01" if refuses_start_up(text, "extra_float_digits") => SqlErrorKind::Setting(
             "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
