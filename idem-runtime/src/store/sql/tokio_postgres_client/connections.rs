@@ -192,3 +192,47 @@ where
         source(connect, None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, NoTls};
+    use crate::store::sql::source::IntoSqlSource as _;
+
+    fn warns(config: &Config, has_tls: bool) -> bool {
+        let source = if has_tls {
+            (config.clone(), NoTls).into_source()
+        } else {
+            config.clone().into_source()
+        };
+        let warning = source.into_client().expect("a client").warning();
+        let warning = warning.unwrap_or_default();
+        let is_discreet = !warning.contains("secret") && !warning.contains("db.example");
+        assert!(is_discreet, "{warning}");
+        !warning.is_empty()
+    }
+
+    #[test]
+    fn a_connection_that_may_be_open_is_reported_unless_it_stays_on_the_machine() {
+        for (mode, has_tls, expected) in [
+            ("", false, true),
+            ("", true, true),
+            ("sslmode=prefer", true, true),
+            ("sslmode=disable", true, true),
+            ("sslmode=require", true, false),
+        ] {
+            for (host, is_far) in [
+                ("host=db.example", true),
+                ("host=localhost,db.example", true),
+                ("host=localhost hostaddr=10.0.0.7", true),
+                ("hostaddr=10.0.0.7", true),
+                ("host=localhost", false),
+                ("host=db.example hostaddr=127.0.0.1", false),
+                ("host=/var/run/postgresql", false),
+            ] {
+                let text = format!("user=app password=secret dbname=shop {host} {mode}");
+                let config = text.parse().expect("a configuration");
+                assert_eq!(warns(&config, has_tls), expected && is_far, "{text}");
+            }
+        }
+    }
+}
