@@ -19,8 +19,8 @@ async fn run(client: &tokio_postgres::Client, sql: &str) -> Result<(), String> {
 }
 
 async fn count(client: &tokio_postgres::Client, sql: &str) -> i64 {
-    let row = client.query_one(sql, &[]).await;
-    row.expect("the server is up").get(0)
+    let rows = client.query_typed(sql, &[]).await;
+    rows.expect("the server is up")[0].get(0)
 }
 
 macro_rules! sql {
