@@ -84,6 +84,22 @@ async fn a_configuration_that_cannot_connect_is_reported() {
     }
 }
 
+/// The statement is sent again on a new one.
+#[tokio::test]
+async fn connections_that_were_cut_are_replaced() {
+    let server = PostgresServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let config: Config = server.url_at(proxy.addr()).parse().unwrap();
+    let store = PostgresStore::connect(config).await.unwrap();
+    store.migrate().await.unwrap();
+    claim_of(&store, 1).await.unwrap();
+    proxy.cut();
+    claim_of(&store, 2).await.unwrap();
+    proxy.drop_next_reply_to("INSERT INTO");
+    claim_of(&store, 3).await.unwrap();
+    assert_eq!(proxy.stats().dropped_replies, 1);
+}
+
 /// A connection that the store gives up has a task of its own, which would wait for the reply of a silent server.
 #[tokio::test]
 async fn a_connection_without_a_reply_is_closed() {
