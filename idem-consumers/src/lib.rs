@@ -22,6 +22,8 @@ mod jet_stream;
 #[cfg(feature = "kafka")]
 mod kafka_topic;
 mod memory_queue;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+mod pooled_tx;
 #[cfg(any(feature = "nats", feature = "redis-streams"))]
 mod progress;
 #[cfg(feature = "rabbitmq")]
@@ -48,7 +50,13 @@ pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "bb8-postgres",
+        feature = "deadpool-postgres",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite"
+    )))
 )]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
@@ -56,6 +64,8 @@ pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub use self::pooled_tx::PooledTx;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
@@ -68,7 +78,13 @@ pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "bb8-postgres",
+        feature = "deadpool-postgres",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite"
+    )))
 )]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

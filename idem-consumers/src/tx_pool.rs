@@ -9,9 +9,11 @@ use idem_runtime::store::sql::SqlTransaction;
 /// | pool | a handler gets |
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
+/// | `deadpool_postgres::Pool`, `bb8::Pool` of bb8-postgres | a `PooledTx`, which derefs to `tokio_postgres::Client` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
-    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9"
+    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9, \
+            `deadpool-postgres` (0.14) or `bb8-postgres` (0.9)"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.

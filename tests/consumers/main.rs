@@ -16,6 +16,7 @@ mod killed;
 mod losses;
 mod memory;
 mod nats;
+mod pools;
 mod rabbitmq;
 mod rabbitmq_tls;
 mod redis_streams;

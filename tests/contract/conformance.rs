@@ -13,12 +13,9 @@ use std::sync::{Arc, OnceLock};
 
 use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::store::sql::{
-    Backend, MySqlStore, PostgresStore, SqlSource, SqlStoreBuilder, SqliteStore,
-};
+use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::bounds::bound;
 use idem_tests::sql::InSql;
-use idem_tests::tokio_postgres::TokioPostgresClient;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
@@ -123,8 +120,8 @@ fn databases() -> Vec<Place> {
     });
     // Another client of the same database.
     let tokio_postgres = database(("tokio_postgres", false), PostgresServer::start, |url| {
-        let config = url.parse().expect("a URL");
-        PostgresStore::builder(SqlSource::new(TokioPostgresClient(config)))
+        let config: tokio_postgres::Config = url.parse().expect("a URL");
+        PostgresStore::builder(config)
     });
     let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)

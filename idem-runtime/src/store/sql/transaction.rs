@@ -11,6 +11,7 @@ use super::session::SqlSession;
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
 /// | the same without one | idem, for this call |
+/// | `tokio_postgres::Transaction<'_>`, `deadpool_postgres::Transaction<'_>` | the caller |
 ///
 /// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
 /// transaction on: SQLite may have rolled that back by itself.
@@ -20,10 +21,12 @@ use super::session::SqlSession;
 /// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
-    label = "not a transaction or connection of sqlx 0.9",
-    note = "of a pool: begin one, `pool.begin().await?`, and commit it",
-    note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
-            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
+    label = "not a transaction of a client that idem knows, or its feature is off",
+    note = "of a pool or a client: begin one, `pool.begin().await?` or `client.transaction().await?`, and commit it",
+    note = "sqlx 0.9: take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of \
+            another database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",
+    note = "tokio-postgres 0.7: take `&mut tokio_postgres::Transaction<'_>` or `&mut deadpool_postgres::Transaction<'_>`, \
+            and enable `tokio-postgres` or `deadpool-postgres`"
 )]
 pub trait SqlTransaction: Send {
     /// The session of the transaction: the very connection that the body writes through.

@@ -77,6 +77,22 @@ fn kills_leave_the_books_right_among_serialization_failures() {
     assert_eq!(lost, [false; 0]);
 }
 
+/// The server is killed as well.
+#[test]
+fn kills_leave_the_books_right_by_deadpool_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let (url, killed) = (server.url(), Some((&*server, kills / 4)));
+    let lost = lost_with_right_books::<InPostgres>("deadpool_postgres", &url, kills, killed);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_bb8_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("bb8_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
 #[test]
 fn kills_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();

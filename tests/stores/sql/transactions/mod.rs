@@ -1,7 +1,7 @@
 //! Calls inside the caller's transaction.
 
 mod breaches;
-mod clients;
+pub(crate) mod clients;
 mod commits;
 mod connections;
 mod digest_key;

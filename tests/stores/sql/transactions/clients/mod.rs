@@ -5,7 +5,7 @@ mod tokio_postgres;
 use idem_runtime::store::sql::SqlTransaction;
 use sqlx::Connection as _;
 
-pub(crate) use self::tokio_postgres::TokioPostgresClient;
+pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres, TokioPostgres};
 use super::fixture::Done as _;
 use crate::database::{Database, Sql};
 
