@@ -7,6 +7,7 @@ use idem_runtime::store::sql::{SqlError, SqlTransaction};
 /// | pool | a handler gets |
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
+/// | `mysql_async::Pool` | the transaction: `&mut mysql_async::Transaction<'static>` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
     note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9"
@@ -33,6 +34,9 @@ pub enum TxPoolError {
     /// None for good: the consumer stops.
     Closed(SqlError),
 }
+
+#[cfg(feature = "mysql-async")]
+mod mysql_async_pool;
 
 #[cfg(feature = "_sqlx")]
 mod sqlx_pool {
