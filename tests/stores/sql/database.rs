@@ -447,6 +447,7 @@ macro_rules! on_each_database {
 /// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
+        by!(mysql_async MySqlAsyncClient: $($name)+);
         by!(tokio_postgres TokioPostgresClient: $($name)+);
     };
 }
@@ -454,6 +455,7 @@ macro_rules! on_each_other_client {
 /// As `on_each_other_client`, by those of a server.
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
+        by!(mysql_async MySqlAsyncClient: $($name)+);
         by!(tokio_postgres TokioPostgresClient: $($name)+);
     };
 }
