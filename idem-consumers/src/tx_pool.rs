@@ -10,7 +10,8 @@ use idem_runtime::store::sql::{SqlError, SqlTransaction};
 /// | `mysql_async::Pool` | the transaction: `&mut mysql_async::Transaction<'static>` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
-    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9"
+    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9",
+    note = "`mysql-async` for `mysql_async::Pool` 0.37"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.

@@ -11,11 +11,17 @@ use super::session::SqlSession;
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
 /// | the same without one | idem, for this call |
+/// | `mysql_async::Transaction<'_>` | the caller |
 ///
 /// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
 /// transaction on: SQLite may have rolled that back by itself.
 ///
 /// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
+///
+/// A `mysql_async::Conn` is none: a transaction that the client begins on it would commit one of idem. Where a future of
+/// this client is dropped (of a call, or of a statement of the body), the reply to its message would be given to the next
+/// one: idem closes the connection if the message is its own, and refuses the answer of a body with an abandoned
+/// message. After a dropped call drop the transaction too.
 ///
 /// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
@@ -23,7 +29,8 @@ use super::session::SqlSession;
     label = "not a transaction or connection of sqlx 0.9",
     note = "of a pool: begin one, `pool.begin().await?`, and commit it",
     note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
-            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
+            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",
+    note = "of mysql_async 0.37: `&mut mysql_async::Transaction<'_>`, with the feature `mysql-async`"
 )]
 pub trait SqlTransaction: Send {
     /// The session of the transaction: the very connection that the body writes through.

@@ -25,14 +25,14 @@ impl Client for InMySqlAsync {
         MySqlStore::connect(pool).await
     }
 
-    async fn change(tx: &mut Transaction<'_>, sql: String) -> Result<u64, ClientError> {
+    async fn change(tx: &mut Self::Tx<'_>, sql: String) -> Result<u64, ClientError> {
         tx.query_drop(sql).await?;
         Ok(tx.affected_rows())
     }
 
     async fn in_transaction<T>(
         pool: &Pool,
-        work: impl AsyncFnOnce(&mut Transaction<'_>) -> (T, bool),
+        work: impl AsyncFnOnce(&mut Self::Tx<'_>) -> (T, bool),
     ) -> Result<T, ClientError> {
         let mut tx = pool.start_transaction(TxOpts::default()).await?;
         let (value, commits) = work(&mut tx).await;

@@ -6,7 +6,7 @@ mod tokio_postgres;
 use idem_runtime::store::sql::SqlTransaction;
 use sqlx::Connection as _;
 
-pub(crate) use self::mysql_async::MySqlAsyncClient;
+pub(crate) use self::mysql_async::{MySqlAsyncClient, options};
 pub(crate) use self::tokio_postgres::TokioPostgresClient;
 use super::fixture::Done as _;
 use crate::database::{Database, Sql};

@@ -47,7 +47,7 @@ impl Client for MySqlAsyncClient {
 
     async fn in_transaction<T>(
         conn: &mut Conn,
-        work: impl AsyncFnOnce(&mut Transaction<'_>) -> (T, Ended),
+        work: impl AsyncFnOnce(&mut Self::Tx<'_>) -> (T, Ended),
     ) -> (T, Result<(), String>) {
         let begun = conn.start_transaction(TxOpts::default()).await;
         let mut tx = begun.expect("the server is up");
