@@ -337,3 +337,41 @@ impl IntoSqlSource<MySql> for &Pool {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mysql_async::SslOpts;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_without_tls_is_reported_unless_it_stays_on_the_machine() {
+        for (host, is_far) in [
+            ("db.example", true),
+            ("10.0.0.7:3307", true),
+            ("localhost", false),
+            ("127.0.0.1", false),
+            ("db.example/shop?socket=%2Frun%2Fmysqld.sock", false),
+        ] {
+            let opts = Opts::from_url(&format!("mysql://app:secret@{host}")).unwrap();
+            let secure = OptsBuilder::from_opts(opts.clone()).ssl_opts(SslOpts::default());
+            for (opts, warns) in [(opts, is_far), (secure.into(), false)] {
+                let warning = opts.into_source().into_client().unwrap().warning();
+                assert_eq!(warning.is_some(), warns, "{host}");
+                let warning = warning.unwrap_or_default();
+                let is_discreet = !warning.contains("secret") && !warning.contains("db.example");
+                assert!(is_discreet, "{warning}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_shows_no_packet_and_loses_the_connection() {
+        let payload = b"4111-1111".to_vec();
+        let error = session_error(DriverError::UnexpectedPacket { payload }.into());
+        assert!(error.is_lost());
+        assert!(!format!("{error:?}").contains("52, 49"), "{error:?}");
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert!(session_error(refused.into()).is_lost());
+    }
+}

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::pin::pin;
 
 use idem_runtime::credentials::Credentials;
-use idem_runtime::store::sql::{MySql, MySqlStore};
+use idem_runtime::store::sql::{MySql, MySqlStore, SqlError, SqlReply, SqlSession};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Pool, PoolConstraints, PoolOpts, Transaction, TxOpts};
 
@@ -133,6 +133,77 @@ async fn closed(tx: &mut Transaction<'_>) -> i64 {
         .await
         .unwrap();
     status.unwrap().1
+}
+
+/// The client has the number of an earlier statement while it reads rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_statement_of_a_script_has_its_own_number_of_rows() {
+    let shop = Shop::new().await;
+    let mut conn = MySqlAsyncClient::connect(&shop.place.url).await;
+    let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
+    let (mut ends, mut rows) = (Vec::new(), 0);
+    let mut receive = |reply: SqlReply<'_>| {
+        match reply {
+            SqlReply::Done {
+                affected,
+                last_insert_id,
+                ..
+            } => ends.push((affected, last_insert_id)),
+            _ => rows += 1,
+        }
+        Ok(())
+    };
+    let script = "INSERT INTO orders VALUES ('a'), ('b'); SELECT name FROM orders; \
+                  UPDATE orders SET name = 'c' WHERE name = 'none'; SELECT 1 WHERE 1 = 0; \
+                  UPDATE orders SET name = CONCAT('c', LAST_INSERT_ID(7))";
+    let sent = SqlSession::script(&mut tx, script.to_owned(), &mut receive);
+    sent.await.unwrap();
+    assert_eq!(rows, 2);
+    assert_eq!(ends, [(2, 0), (0, 0), (0, 0), (0, 0), (2, 7)]);
+}
+
+/// The rest of the reply is discarded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_a_receiver_leaves_the_session_usable() {
+    let shop = Shop::new().await;
+    let mut conn = MySqlAsyncClient::connect(&shop.place.url).await;
+    let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
+    let mut parts = 0;
+    let mut receive = |_: SqlReply<'_>| {
+        parts += 1;
+        Err(SqlError::client("it does not like rows"))
+    };
+    let script = "SELECT 1 UNION SELECT 2; SELECT 3; INSERT INTO orders VALUES (NULL)";
+    let sent = SqlSession::script(&mut tx, script.to_owned(), &mut receive);
+    let error = sent.await.unwrap_err();
+    assert!(!error.is_of_server(), "{error:?}");
+    assert_eq!(parts, 1);
+    assert_eq!(tx.count("SELECT 7").await, 7);
+}
+
+/// The server ends them all, and idem makes others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_connections_are_lost_connects_again() {
+    let shop = Shop::new().await;
+    let store = MySqlStore::connect(options(&shop.place.url)).await.unwrap();
+    let engine = Engine::new(store);
+    let database = shop.place.url.rsplit_once('/').unwrap().1;
+    let sessions = format!(
+        "SELECT COALESCE(MIN(id), 0) FROM information_schema.processlist \
+         WHERE db = '{database}' AND id <> CONNECTION_ID()"
+    );
+    let mut operator = MySqlAsyncClient::connect(&shop.place.url).await;
+    for key in 0..5_u32 {
+        let call = engine.operation("orders.create").key(&key);
+        assert_eq!(call.run(async move |_| Answer::Ok(key)).await, Ok(key));
+        loop {
+            match operator.count(&sessions).await {
+                0 => break,
+                // It may have ended by itself.
+                session => drop(operator.run(&format!("KILL {session}")).await),
+            }
+        }
+    }
 }
 
 /// A statement counts the rows that it has changed, or those that it has found.
