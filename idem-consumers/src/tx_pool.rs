@@ -10,10 +10,15 @@ use idem_runtime::store::sql::SqlTransaction;
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
 /// | `deadpool_postgres::Pool`, `bb8::Pool` of bb8-postgres | a `PooledTx`, which derefs to `tokio_postgres::Client` |
+/// | `diesel_async::pooled_connection::deadpool::Pool`, `…::bb8::Pool` | the connection: `&mut AsyncPgConnection` |
+/// | `mysql_async::Pool` | the transaction: `&mut mysql_async::Transaction<'static>` |
+/// | `sea_orm::DatabaseConnection` | the transaction: `&mut sea_orm::DatabaseTransaction` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
     note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9, \
-            `deadpool-postgres` (0.14) or `bb8-postgres` (0.9)"
+            `deadpool-postgres` (0.14), `bb8-postgres` (0.9), `mysql-async` (0.37), `sea-orm` (2.0), or for \
+            diesel-async 0.9 `diesel-async-deadpool` or `diesel-async-bb8` beside `diesel-async-postgres` or \
+            `diesel-async-mysql`"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.
@@ -37,6 +42,9 @@ pub enum TxPoolError {
     /// None for good: the consumer stops.
     Closed(Box<dyn Error + Send + Sync>),
 }
+
+#[cfg(feature = "mysql-async")]
+mod mysql_async_pool;
 
 #[cfg(feature = "_sqlx")]
 mod sqlx_pool {

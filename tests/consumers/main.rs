@@ -10,6 +10,7 @@ mod credentials;
 mod desk;
 mod faulty_adapters;
 mod in_tx;
+mod in_tx_mysql_async;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;

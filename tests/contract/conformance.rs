@@ -18,6 +18,7 @@ use idem_tests::bounds::bound;
 use idem_tests::sql::InSql;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
+use mysql_async::{Opts, OptsBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 /// The shapes of Redis whose deciding code differs: by the commands they support, and across slots.
@@ -126,7 +127,23 @@ fn databases() -> Vec<Place> {
     let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)
     });
-    vec![sqlite, postgres, tokio_postgres, mariadb]
+    // A statement counts the rows that it has changed; with the other setting, and always with sqlx, those it has found.
+    let mysql_async = |name, decides, found_rows| {
+        database((name, decides), MariaDbServer::start, move |url| {
+            let opts = Opts::from_url(url).expect("a URL");
+            MySqlStore::builder(OptsBuilder::from_opts(opts).client_found_rows(found_rows))
+        })
+    };
+    let mysql_async_changed = mysql_async("mysql_async_changed_rows", true, false);
+    let mysql_async_found = mysql_async("mysql_async_found_rows", false, true);
+    vec![
+        sqlite,
+        postgres,
+        tokio_postgres,
+        mariadb,
+        mysql_async_changed,
+        mysql_async_found,
+    ]
 }
 
 fn database<B: Backend, S>(

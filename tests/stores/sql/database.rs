@@ -304,6 +304,9 @@ impl Database for MySql {
         "SET sql_mode = 'ANSI'",
         "SET sql_mode = 'TRADITIONAL'",
         "SET sql_mode = ''",
+        "SET sql_mode = 'EMPTY_STRING_IS_NULL,PIPES_AS_CONCAT'",
+        "SET sql_mode = 'IGNORE_SPACE,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT,PAD_CHAR_TO_FULL_LENGTH'",
+        "SET sql_safe_updates = 1, sql_auto_is_null = 1, div_precision_increment = 0",
         "SET NAMES latin1",
         "SET time_zone = '+09:00'",
         "SET collation_connection = 'utf8mb4_bin'",
@@ -450,6 +453,7 @@ macro_rules! on_each_other_client {
         by!(bb8_postgres Bb8Postgres: $($name)+);
         by!(deadpool_postgres DeadpoolPostgres: $($name)+);
         by!(tokio_postgres TokioPostgres: $($name)+);
+        by!(mysql_async MySqlAsyncClient: $($name)+);
     };
 }
 
@@ -459,6 +463,7 @@ macro_rules! on_each_other_client_of_a_server {
         by!(bb8_postgres Bb8Postgres: $($name)+);
         by!(deadpool_postgres DeadpoolPostgres: $($name)+);
         by!(tokio_postgres TokioPostgres: $($name)+);
+        by!(mysql_async MySqlAsyncClient: $($name)+);
     };
 }
 

@@ -108,6 +108,8 @@ mod login;
 mod migrate;
 #[cfg(feature = "_mysql")]
 mod mysql;
+#[cfg(feature = "mysql-async")]
+mod mysql_async_client;
 mod operations;
 mod pool;
 #[cfg(feature = "_postgres")]

@@ -110,3 +110,12 @@ fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), killed);
     assert!(!lost.contains(&true), "a caller's own commit");
 }
+
+/// The client's pool and transactions, and the store on its connections.
+#[test]
+fn kills_leave_the_books_right_in_mariadb_by_mysql_async() {
+    let server = MariaDbServer::builder().durable().start();
+    let (url, kills) = (server.url(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("mysql_async", &url, kills, None);
+    assert_eq!(lost, [false; 0]);
+}

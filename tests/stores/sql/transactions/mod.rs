@@ -12,6 +12,7 @@ mod full_disk;
 mod isolation;
 mod life;
 mod locked_file;
+mod mysql_async;
 mod nesting;
 mod outcomes;
 mod prelude;

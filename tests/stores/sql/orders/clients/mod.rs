@@ -1,5 +1,6 @@
 //! The SQL clients that a worker takes orders through: sqlx, and each other client of idem.
 
+mod mysql_async;
 mod tokio_postgres;
 
 use std::fmt::Display;
@@ -9,6 +10,7 @@ use idem_runtime::store::sql::{Backend, SqlStore, SqlTransaction};
 use idem_tests::orders::database::Database;
 use sqlx::Pool;
 
+pub(crate) use self::mysql_async::InMySqlAsync;
 pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres};
 
 /// The most connections of a pool.
