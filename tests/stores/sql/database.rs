@@ -18,12 +18,21 @@ use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
 
+/// What a case runs SQL texts through.
+pub(crate) trait Sql {
+    /// Runs a statement without a result.
+    async fn run(&mut self, sql: &str) -> Result<(), String>;
+
+    /// The number that a query returns.
+    async fn count(&mut self, sql: &str) -> i64;
+}
+
 /// A kind of database.
 pub(crate) trait Database: Backend + Copy {
     /// Its statements and rows.
     type Plain: orders::database::Database<Driver = Self::Driver, Connection = Self::Conn>;
     type Driver: sqlx::Database<Connection = Self::Conn>;
-    type Conn: SqlTransaction + Connection<Database = Self::Driver>;
+    type Conn: Sql + SqlTransaction + Connection<Database = Self::Driver>;
     type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + From<PoolConnection<Self::Driver>>;
     type Tx: SqlTransaction
         + DerefMut<Target = Self::Conn>
@@ -345,6 +354,25 @@ server!(MySql, MariaDbServer {
     }
 });
 
+macro_rules! sqlx_connections {
+    ($($Db:ident $Connection:ident),*) => {
+        $(
+            impl Sql for $Connection {
+                async fn run(&mut self, sql: &str) -> Result<(), String> {
+                    let done = $Db::execute(self, sql).await;
+                    done.map(drop).map_err(|error| error.to_string())
+                }
+
+                async fn count(&mut self, sql: &str) -> i64 {
+                    $Db::number(self, sql).await.expect("the database is up")
+                }
+            }
+        )*
+    };
+}
+
+sqlx_connections!(MySql MySqlConnection, Postgres PgConnection, Sqlite SqliteConnection);
+
 /// An empty database; a file is deleted with the value.
 #[derive(Debug)]
 pub(crate) struct TestDatabase {
@@ -416,15 +444,35 @@ macro_rules! on_each_database {
     };
 }
 
-/// Runs each named test on every database, and by another client than sqlx: `tokio_postgres::name`.
-macro_rules! on_each_client {
+/// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
+macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
-        on_each_database!($($name),+);
-        mod tokio_postgres {
+        by!(tokio_postgres TokioPostgresClient: $($name)+);
+    };
+}
+
+/// As `on_each_other_client`, by those of a server.
+macro_rules! on_each_other_client_of_a_server {
+    ($($name:ident),+ $(,)?) => {
+        by!(tokio_postgres TokioPostgresClient: $($name)+);
+    };
+}
+
+/// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
+macro_rules! on_each_counting_client {
+    ($($name:ident),+ $(,)?) => {
+        by!(tokio_postgres TokioPostgresClient: $($name)+);
+    };
+}
+
+/// Runs each named test by one client.
+macro_rules! by {
+    ($module:ident $client:ident: $($name:ident)+) => {
+        mod $module {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name::<super::Tokio>().await;
+                    super::$name::<crate::transactions::clients::$client>().await;
                 }
             )+
         }

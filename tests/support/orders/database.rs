@@ -22,9 +22,6 @@ pub trait Database: Send + Sync + 'static {
     type Driver: sqlx::Database<Connection = Self::Connection>;
     type Connection: SqlTransaction + Connection<Database = Self::Driver>;
 
-    /// Its name, as workers are told.
-    const NAME: &'static str;
-
     /// Connections that are made when they are needed.
     fn pool(url: &str, connections: u32) -> Pool<Self::Driver>;
 
@@ -42,7 +39,7 @@ pub trait Database: Send + Sync + 'static {
 }
 
 macro_rules! database {
-    ($name:ident, $driver:ident, $conn:ident, $word:literal, $options:expr) => {
+    ($name:ident, $driver:ident, $conn:ident, $options:expr) => {
         #[doc = concat!("The shop in ", stringify!($driver), ".")]
         #[derive(Debug)]
         pub struct $name;
@@ -51,8 +48,6 @@ macro_rules! database {
             type Backend = sql::$driver;
             type Driver = sqlx::$driver;
             type Connection = sqlx::$conn;
-
-            const NAME: &'static str = $word;
 
             fn pool(url: &str, connections: u32) -> Pool<Self::Driver> {
                 let pool = PoolOptions::new().max_connections(connections);
@@ -80,11 +75,11 @@ macro_rules! database {
 
 type Options<D> = <<D as Database>::Connection as Connection>::Options;
 
-database!(InSqlite, Sqlite, SqliteConnection, "sqlite", |options| {
+database!(InSqlite, Sqlite, SqliteConnection, |options| {
     options.busy_timeout(PATIENCE)
 });
-database!(InPostgres, Postgres, PgConnection, "postgres", |same| same);
-database!(InMariaDb, MySql, MySqlConnection, "mariadb", |same| same);
+database!(InPostgres, Postgres, PgConnection, |same| same);
+database!(InMariaDb, MySql, MySqlConnection, |same| same);
 
 /// Creates idem's table and those of the shop, with its stock.
 pub async fn open_shop<D: Database>(url: &str) {

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use idem_runtime::{Classify, Engine, Error, ErrorKind};
 use idem_tests::lines::{random, say};
-use idem_tests::orders::database::{Database, OUTAGE, PATIENCE};
+use idem_tests::orders::database::{OUTAGE, PATIENCE};
 use idem_tests::orders::order::items;
 use serde::{Deserialize, Serialize};
-use sqlx::Pool;
+
+use crate::clients::{Client, ClientError};
 
 #[derive(Classify, Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Refusal {
@@ -27,9 +28,9 @@ impl From<Error> for Refusal {
     }
 }
 
-impl From<sqlx::Error> for Refusal {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Database(error.to_string())
+impl From<ClientError> for Refusal {
+    fn from(error: ClientError) -> Self {
+        Self::Database(error.0)
     }
 }
 
@@ -43,9 +44,9 @@ fn told(answer: &Result<String, Refusal>) -> String {
 }
 
 /// The resources with which a worker takes orders.
-pub(crate) struct Clerk<D: Database> {
+pub(crate) struct Clerk<C: Client> {
     pub(crate) engine: Engine,
-    pub(crate) pool: Pool<D::Driver>,
+    pub(crate) pool: C::Pool,
 }
 
 /// Prints the steps of an order.
@@ -60,7 +61,7 @@ impl Steps {
     }
 }
 
-impl<D: Database> Clerk<D> {
+impl<C: Client> Clerk<C> {
     /// Retries until the order has its answer, and prints the answer.
     pub(crate) async fn serve(&self, number: u64) {
         let began = Instant::now();
@@ -91,46 +92,47 @@ impl<D: Database> Clerk<D> {
     }
 
     async fn once(&self, steps: &Steps) -> Result<String, Refusal> {
-        let call = self.engine.operation("orders.place").key(&steps.number);
-        let mut tx = self.pool.begin().await?;
-        steps.tell("begun");
-        let answer = call.in_tx(&mut *tx);
-        let answer = answer.run(async |conn: &mut D::Connection, _| body::<D>(conn, steps).await);
-        let answer: Result<String, Refusal> = answer.await;
-        match &answer {
-            Err(Refusal::Idem(error)) if *error.kind() == ErrorKind::TransactionAborted => {
-                steps.tell("aborted");
-                tx.rollback().await?;
-            }
-            _ if steps.ran.load(Ordering::Relaxed) => {
-                steps.tell("recorded");
-                tx.commit().await?;
-                steps.tell("committed");
-            }
-            _ => {
-                steps.tell("replayed");
-                tx.commit().await?;
-            }
+        let work = async |tx: &mut C::Tx<'_>| {
+            steps.tell("begun");
+            let call = self.engine.operation("orders.place").key(&steps.number);
+            let call = call
+                .in_tx(tx)
+                .run(async |tx: &mut C::Tx<'_>, _| body::<C>(tx, steps).await);
+            let answer: Result<String, Refusal> = call.await;
+            let ran = steps.ran.load(Ordering::Relaxed);
+            let (step, commits) = match &answer {
+                Err(Refusal::Idem(error)) if *error.kind() == ErrorKind::TransactionAborted => {
+                    ("aborted", false)
+                }
+                _ if ran => ("recorded", true),
+                _ => ("replayed", true),
+            };
+            steps.tell(step);
+            ((answer, step), commits)
+        };
+        let (answer, step) = C::in_transaction(&self.pool, work).await?;
+        if step == "recorded" {
+            steps.tell("committed");
         }
         answer
     }
 }
 
 /// The statements of an order; prints a step after each. A refusal does not undo the statements before it.
-async fn body<D: Database>(conn: &mut D::Connection, steps: &Steps) -> Result<String, Refusal> {
+async fn body<C: Client>(tx: &mut C::Tx<'_>, steps: &Steps) -> Result<String, Refusal> {
     steps.ran.store(true, Ordering::Relaxed);
     steps.tell("claimed");
     let number = steps.number;
     for item in items(number) {
         let update =
             format!("UPDATE stock SET units = units - 1 WHERE item = {item} AND units > 0");
-        if D::change(conn, update).await? == 0 {
+        if C::change(tx, update).await? == 0 {
             let receipt = random();
             return Err(Refusal::SoldOut { item, receipt });
         }
         steps.tell("booked");
         let insert = format!("INSERT INTO orders (number, item) VALUES ({number}, {item})");
-        D::change(conn, insert).await?;
+        C::change(tx, insert).await?;
         steps.tell("ordered");
     }
     Ok(random())

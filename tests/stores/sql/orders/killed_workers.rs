@@ -19,7 +19,7 @@ const LAST: usize = 2;
 /// A run of the order flow.
 #[derive(Debug)]
 pub(crate) struct Lives<'a> {
-    database: &'static str,
+    client: &'static str,
     url: &'a str,
     kills: u64,
     /// A server that is killed as well, once in so many kills of a worker.
@@ -44,13 +44,13 @@ type Doing = BTreeMap<String, String>;
 
 impl<'a> Lives<'a> {
     pub(crate) fn new(
-        database: &'static str,
+        client: &'static str,
         url: &'a str,
         kills: u64,
         server: Option<(&'a DatabaseServer, u64)>,
     ) -> Self {
         Self {
-            database,
+            client,
             url,
             kills,
             server,
@@ -89,7 +89,7 @@ impl<'a> Lives<'a> {
 
     fn hire(&self) -> Worker {
         let worker = Worker::sibling("idem-orders");
-        worker.args([self.database, self.url]).spawn()
+        worker.args([self.client, self.url]).spawn()
     }
 
     /// Runs one worker after the other, until there were enough.

@@ -12,17 +12,18 @@ use tokio::runtime::Builder;
 use self::books::Books;
 use self::killed_workers::Lives;
 
-/// Runs the workers in a new shop: the books are right, and the kills hit transactions. `server`: it is killed as well,
-/// once in so many kills of a worker. Returns the answers given to a caller that are no longer valid: `true` where the
+/// Runs the workers in a new shop: the books are right, and the kills hit transactions. `client`: the name of the workers'
+/// client. `server`: it is killed as well, once in so many kills of a worker. Returns the answers given to a caller that are no longer valid: `true` where the
 /// caller's own commit had been acknowledged.
 fn lost_with_right_books<D: Database>(
+    client: &'static str,
     url: &str,
     kills: u64,
     server: Option<(&DatabaseServer, u64)>,
 ) -> Vec<bool> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(open_shop::<D>(url));
-    let heard = Lives::new(D::NAME, url, kills, server).run();
+    let heard = Lives::new(client, url, kills, server).run();
     let violations = Books::read::<D>(url).violations(&heard.ledger);
     assert_eq!(violations, [""; 0]);
     let inside = heard.inside;
@@ -54,7 +55,7 @@ fn postgres() -> PostgresServerBuilder {
 fn kills_leave_the_books_right_in_sqlite() {
     let dir = TestDir::new("orders").expect("there is room for a file");
     let url = format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display());
-    let lost = lost_with_right_books::<InSqlite>(&url, kills(), None);
+    let lost = lost_with_right_books::<InSqlite>("sqlite", &url, kills(), None);
     assert_eq!(lost, [false; 0]);
 }
 
@@ -63,7 +64,7 @@ fn kills_leave_the_books_right_in_sqlite() {
 fn kills_leave_the_books_right_in_postgres() {
     let server = postgres().start();
     let killed = Some((&*server, kills() / 4));
-    let lost = lost_with_right_books::<InPostgres>(&server.url(), kills(), killed);
+    let lost = lost_with_right_books::<InPostgres>("postgres", &server.url(), kills(), killed);
     assert_eq!(lost, [false; 0]);
 }
 
@@ -72,14 +73,14 @@ fn kills_leave_the_books_right_in_postgres() {
 fn kills_leave_the_books_right_among_serialization_failures() {
     let server = postgres().setting("default_transaction_isolation", "serializable");
     let server = server.start();
-    let lost = lost_with_right_books::<InPostgres>(&server.url(), 60, None);
+    let lost = lost_with_right_books::<InPostgres>("postgres", &server.url(), 60, None);
     assert_eq!(lost, [false; 0]);
 }
 
 #[test]
 fn kills_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();
-    let lost = lost_with_right_books::<InMariaDb>(&server.url(), kills(), None);
+    let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), None);
     assert_eq!(lost, [false; 0]);
 }
 
@@ -90,6 +91,6 @@ fn kills_leave_the_books_right_in_mariadb() {
 fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();
     let killed = Some((&*server, kills() / 10));
-    let lost = lost_with_right_books::<InMariaDb>(&server.url(), kills(), killed);
+    let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), killed);
     assert!(!lost.contains(&true), "a caller's own commit");
 }

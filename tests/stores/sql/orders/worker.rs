@@ -1,6 +1,6 @@
 //! A process of the shop, which prints its steps.
 //!
-//! `idem-orders <database> <url>`: `sqlite`, `postgres` or `mariadb`. It prints `waits` while the server is down, then
+//! `idem-orders <client> <url>`: `sqlite`, `postgres` or `mariadb` for sqlx, or another client. It prints `waits` while the server is down, then
 //! `ready`, and then reads lines:
 //!
 //! ```text
@@ -10,10 +10,10 @@
 //! It prints `step <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
 //! `again <number> <why>` before a retry of an order.
 
+mod clients;
 mod flow;
 
 use std::env;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -21,32 +21,32 @@ use futures_util::stream;
 use idem_runtime::store::sql::SqlStore;
 use idem_runtime::{Engine, OnRunning};
 use idem_tests::lines::{heard, say};
-use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
+use idem_tests::orders::database::{InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 
+use self::clients::Client;
 use self::flow::Clerk;
 
 const ORDERS_AT_ONCE: usize = 3;
-const CONNECTIONS: u32 = 20;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [database, url] = &arguments[..] else {
-        panic!("idem-orders <database> <url>");
+    let [client, url] = &arguments[..] else {
+        panic!("idem-orders <client> <url>");
     };
-    match &**database {
+    match &**client {
         "sqlite" => work::<InSqlite>(url).await,
         "postgres" => work::<InPostgres>(url).await,
         "mariadb" => work::<InMariaDb>(url).await,
-        other => panic!("not a database: {other}"),
+        other => panic!("not a client: {other}"),
     }
 }
 
 /// The server may be down for a moment when a process starts.
-async fn store<D: Database>(url: &str) -> SqlStore<D::Backend> {
+async fn store<C: Client>(url: &str, pool: &C::Pool) -> SqlStore<C::Backend> {
     let began = Instant::now();
     loop {
-        match SqlStore::connect(url).await {
+        match C::store(url, pool).await {
             Ok(store) => return store,
             Err(error) => assert!(began.elapsed() < OUTAGE, "{error}"),
         }
@@ -55,27 +55,24 @@ async fn store<D: Database>(url: &str) -> SqlStore<D::Backend> {
     }
 }
 
-async fn work<D: Database>(url: &str) {
-    let engine = Engine::builder(store::<D>(url).await)
+async fn work<C: Client>(url: &str) {
+    let pool = C::pool(url);
+    let engine = Engine::builder(store::<C>(url, &pool).await)
         .on_running(OnRunning::Wait(PATIENCE))
         .lease(Duration::from_secs(1))
         .max_attempts(None)
         .claim_deadline(PATIENCE)
         .complete_deadline(PATIENCE);
-    let clerk = Arc::new(Clerk::<D> {
+    let clerk = Clerk::<C> {
         engine: engine.build().expect("the settings agree"),
-        pool: D::pool(url, CONNECTIONS),
-    });
+        pool,
+    };
     say("ready");
     let mut lines = heard();
     while let Some(line) = lines.recv().await {
         let words: Vec<_> = line.split(' ').collect();
         assert_eq!(words[0], "orders", "not understood: {line}");
-        let serve = async |word: &&str| {
-            let (clerk, number) = (Arc::clone(&clerk), word.parse().expect("a number"));
-            let served = tokio::spawn(async move { clerk.serve(number).await });
-            served.await.expect("the order has an answer");
-        };
+        let serve = async |word: &&str| clerk.serve(word.parse().expect("a number")).await;
         let orders = stream::iter(&words[1..]);
         orders.for_each_concurrent(ORDERS_AT_ONCE, serve).await;
         say("done");

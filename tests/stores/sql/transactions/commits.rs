@@ -4,12 +4,16 @@ use idem_harness::TcpProxy;
 
 use super::prelude::*;
 
-on_each_server!(a_connection_that_breaks_at_each_moment);
-mod another_client {
+on_each_server!(
+    a_transaction_of_the_caller_breaks_at_each_moment,
+    a_transaction_of_idem_breaks_at_each_moment,
+);
+mod other_clients {
     use super::*;
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_connection_that_breaks_at_each_moment() {
-        super::a_connection_that_breaks_at_each_moment::<Tokio>().await;
+    on_each_other_client_of_a_server!(a_transaction_of_the_caller_breaks_at_each_moment);
+    mod counting {
+        use super::*;
+        on_each_counting_client!(a_transaction_of_idem_breaks_at_each_moment);
     }
 }
 on!(postgres_only Postgres: a_commit_whose_reply_is_none_or_of_a_proxy_is_unknown);
@@ -55,83 +59,151 @@ const ABORTED: Option<ErrorKind> = Some(ErrorKind::TransactionAborted);
 /// How often each moment is repeated, on other connections.
 const TIMES: usize = 5;
 
-/// A reply to a commit that is lost leaves the key with its answer, and every other loss leaves nothing.
-async fn a_connection_that_breaks_at_each_moment<C: Client<Database: Server>>() {
-    let fixture = Fixture::<C>::new().await;
-    let server = C::Database::shared().expect("it has a server").addr();
-    let proxy = TcpProxy::start(server);
-    let url = fixture
-        .place
-        .url
-        .replace(&server.to_string(), &proxy.addr().to_string());
-    let sets_trap = |moment| match moment {
-        Moment::ClaimReply => proxy.drop_next_reply_to("idem_records (record_key"),
-        Moment::CompletionReply => proxy.drop_next_reply_to("idem_records SET"),
-        Moment::CommitReply => proxy.drop_next_reply_to("COMMIT"),
-        _ => {}
-    };
-    for (moment, of_caller, of_idem, kept) in MOMENTS {
-        for time in 0..TIMES {
-            for own in [false, true] {
-                let key = &format!("{moment:?} {own} {time}");
-                let run = fixture.runs.count() + u32::from(moment != Moment::ClaimReply);
-                let mut conn = C::connect(&url).await;
-                let work = async |conn: &mut C::Conn| match moment {
-                    // The completion and the commit of idem follow the body at once.
-                    Moment::BeforeCommit if !own => {}
-                    Moment::SessionEnded if own => end_session(&fixture, conn).await,
-                    Moment::Body | Moment::BeforeCommit => {
-                        proxy.cut();
-                    }
-                    _ => {}
-                };
-                let (answer, expected) = if own {
-                    sets_trap(moment);
-                    let on = &mut conn;
-                    let call = fixture.call_that_ends_after(on, |conn| conn, key, work, End::Value);
-                    (call.await, &of_idem)
-                } else {
-                    let call = async |tx: &mut C::Conn| {
-                        sets_trap(moment);
-                        let call = fixture.call_that_ends_after(tx, |tx| tx, key, work, End::Value);
-                        let answer = call.await;
-                        match moment {
-                            Moment::BeforeCommit => {
-                                proxy.cut();
-                            }
-                            Moment::SessionEnded => end_session(&fixture, tx).await,
-                            _ => {}
-                        }
-                        let commits = of_caller.is_none();
-                        (answer, if commits { Ended::Commit } else { Ended::Drop })
-                    };
-                    let (answer, ended) = C::in_transaction(&mut conn, call).await;
-                    if of_caller.is_none() {
-                        ended.expect_err("its reply is lost");
-                    }
-                    (answer, &of_caller)
-                };
-                let answer = answer.expect("it ends");
-                match expected {
-                    None => assert_eq!(answer, Ok(run), "{key}"),
-                    Some(kind) => {
-                        let error = refusal(answer);
-                        assert_eq!(error.kind(), kind, "{key}");
-                        assert!(error.is_retryable(), "{key}");
-                    }
-                }
-                drop(conn);
-                let left = i64::from(kept);
-                assert_eq!(fixture.orders(key).await, left, "{key}");
-                let mut conn = C::connect(&fixture.place.url).await;
-                let again = fixture.call_that_ends(&mut conn, |conn| conn, key, End::Value);
-                let expected = if kept { run } else { run + 1 };
-                assert_eq!(again.await, Some(Ok(expected)), "{key}");
-                assert_eq!(fixture.orders(key).await, 1, "{key}");
-            }
+/// A shop whose connections break, by a proxy in front of its server.
+struct Breaking<C: Client> {
+    fixture: Fixture<C>,
+    proxy: TcpProxy,
+    /// The database behind the proxy.
+    url: String,
+}
+
+impl<C: Client<Database: Server>> Breaking<C> {
+    async fn new() -> Self {
+        let fixture = Fixture::new().await;
+        let server = C::Database::shared().expect("it has a server").addr();
+        let proxy = TcpProxy::start(server);
+        let url = fixture
+            .place
+            .url
+            .replace(&server.to_string(), &proxy.addr().to_string());
+        Self {
+            fixture,
+            proxy,
+            url,
         }
     }
-    assert_eq!(proxy.stats().dropped_replies, 3 * 2 * TIMES);
+
+    /// Loses a reply of the server, at the moments at which one is awaited.
+    fn set_trap(&self, moment: Moment) {
+        match moment {
+            Moment::ClaimReply => self.proxy.drop_next_reply_to("idem_records (record_key"),
+            Moment::CompletionReply => self.proxy.drop_next_reply_to("idem_records SET"),
+            Moment::CommitReply => self.proxy.drop_next_reply_to("COMMIT"),
+            _ => {}
+        }
+    }
+
+    /// A call of this key, whose body breaks the connection at one of these moments.
+    async fn call<T: SqlTransaction + Sql>(
+        &self,
+        tx: &mut T,
+        key: &str,
+        breaks: impl Fn() -> Option<Moment>,
+    ) -> Answer {
+        let work = async |conn: &mut T| match breaks() {
+            Some(Moment::SessionEnded) => end_session(&self.fixture, conn).await,
+            Some(_) => {
+                self.proxy.cut();
+            }
+            None => {}
+        };
+        let call = self
+            .fixture
+            .call_that_ends_after(tx, |tx| tx, key, work, End::Value);
+        call.await.expect("it ends")
+    }
+
+    /// Checks what is left of a call whose connection broke, and that a repeat on another one is right.
+    async fn assert_left(&self, key: &str, (answer, run): (Answer, u32), expected: &Expected) {
+        let (kind, kept) = expected;
+        match kind {
+            None => assert_eq!(answer, Ok(run), "{key}"),
+            Some(kind) => {
+                let error = refusal(answer);
+                assert_eq!(error.kind(), kind, "{key}");
+                assert!(error.is_retryable(), "{key}");
+            }
+        }
+        assert_eq!(self.fixture.orders(key).await, i64::from(*kept), "{key}");
+        let mut conn = C::connect(&self.fixture.place.url).await;
+        let again = async |tx: &mut C::Tx<'_>| {
+            let again = self
+                .fixture
+                .call_that_ends(tx, |tx| tx, key, End::Value)
+                .await;
+            (again, Ended::Commit)
+        };
+        let (again, ended) = C::in_transaction(&mut conn, again).await;
+        ended.expect("the server is up");
+        let expected = if *kept { run } else { run + 1 };
+        assert_eq!(again, Some(Ok(expected)), "{key}");
+        assert_eq!(self.fixture.orders(key).await, 1, "{key}");
+    }
+
+    fn next_run(&self, moment: Moment) -> u32 {
+        self.fixture.runs.count() + u32::from(moment != Moment::ClaimReply)
+    }
+}
+
+/// The refusal, and whether the order is kept.
+type Expected = (Option<ErrorKind>, bool);
+
+/// A reply to a commit that is lost leaves the key with its answer, and every other loss leaves nothing.
+async fn a_transaction_of_the_caller_breaks_at_each_moment<C: Client<Database: Server>>() {
+    let breaking = Breaking::<C>::new().await;
+    for (moment, refusal, _, kept) in MOMENTS {
+        for time in 0..TIMES {
+            let key = &format!("{moment:?} {time}");
+            let run = breaking.next_run(moment);
+            let mut conn = C::connect(&breaking.url).await;
+            let work = async |tx: &mut C::Tx<'_>| {
+                breaking.set_trap(moment);
+                let breaks = || (moment == Moment::Body).then_some(moment);
+                let answer = breaking.call(tx, key, breaks).await;
+                match moment {
+                    Moment::BeforeCommit => {
+                        breaking.proxy.cut();
+                    }
+                    Moment::SessionEnded => end_session(&breaking.fixture, tx).await,
+                    _ => {}
+                }
+                let commits = refusal.is_none();
+                (answer, if commits { Ended::Commit } else { Ended::Drop })
+            };
+            let (answer, ended) = C::in_transaction(&mut conn, work).await;
+            if refusal.is_none() {
+                ended.expect_err("its reply is lost");
+            }
+            drop(conn);
+            let expected = (refusal.clone(), kept);
+            breaking.assert_left(key, (answer, run), &expected).await;
+        }
+    }
+    assert_eq!(breaking.proxy.stats().dropped_replies, 3 * TIMES);
+}
+
+/// The same, where idem begins and commits the transaction.
+async fn a_transaction_of_idem_breaks_at_each_moment<C>()
+where
+    C: Client<Database: Server, Conn: SqlTransaction>,
+{
+    let breaking = Breaking::<C>::new().await;
+    for (moment, _, refusal, kept) in MOMENTS {
+        for time in 0..TIMES {
+            let key = &format!("{moment:?} {time}");
+            let run = breaking.next_run(moment);
+            let mut conn = C::connect(&breaking.url).await;
+            breaking.set_trap(moment);
+            // The completion and the commit follow the body at once.
+            let in_body = [Moment::Body, Moment::BeforeCommit, Moment::SessionEnded];
+            let breaks = || in_body.contains(&moment).then_some(moment);
+            let answer = breaking.call(&mut conn, key, breaks).await;
+            drop(conn);
+            let expected = (refusal.clone(), kept);
+            breaking.assert_left(key, (answer, run), &expected).await;
+        }
+    }
+    assert_eq!(breaking.proxy.stats().dropped_replies, 3 * TIMES);
 }
 
 async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {

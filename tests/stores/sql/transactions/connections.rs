@@ -107,17 +107,17 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool<D: D
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_of_another_client() {
-    let fixture = Fixture::<Tokio>::new().await;
-    let conn = Tokio::connect(&fixture.place.url).await;
+    let fixture = Fixture::<TokioPostgresClient>::new().await;
+    let conn = TokioPostgresClient::connect(&fixture.place.url).await;
     assert_no_transaction_is_left(&fixture, conn, |conn| conn, async |conn| conn).await;
 }
 
 /// A call that is dropped while its transaction begins must not leave that transaction open: the next writes on that
 /// connection would never be committed. `reused` is the connection as its next user gets it.
-async fn assert_no_transaction_is_left<C: Client, T: SqlTransaction>(
+async fn assert_no_transaction_is_left<C: Client, T: SqlTransaction, S: Sql>(
     fixture: &Fixture<C>,
     mut conn: T,
-    beneath: fn(&mut T) -> &mut C::Conn,
+    beneath: fn(&mut T) -> &mut S,
     reused: impl AsyncFn(T) -> T,
 ) {
     // A server may reply within a poll, and then there is no pending call to drop.
@@ -137,7 +137,7 @@ async fn assert_no_transaction_is_left<C: Client, T: SqlTransaction>(
         let done = done.await;
         drop(call);
         conn = reused(conn).await;
-        let written = insert_by::<C>(beneath(&mut conn), "theirs").await;
+        let written = insert_by(beneath(&mut conn), "theirs").await;
         written.expect("the connection is usable");
         conn = reused(conn).await;
         let seen = fixture.orders("theirs").await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::store::sql::{Postgres, SqlSession as _, SqlStore, SqlTransaction};
+use idem_runtime::store::sql::{SqlStore, SqlTransaction};
 use idem_runtime::{
     CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
 };
@@ -16,12 +16,12 @@ use idem_tests::fixture::Classified;
 use idem_tests::orders::database::Database as _;
 use idem_tests::payment::Runs;
 use idem_tests::shop::{PATIENCE, patiently};
-use idem_tests::tokio_postgres::TokioPostgres;
 use serde::{Deserialize, Serialize};
-use sqlx::{Connection as _, Pool};
+use sqlx::Pool;
 use tokio::sync::{Barrier, Mutex, Notify};
 
-use crate::database::{Database, Server, TestDatabase};
+use super::clients::Client;
+use crate::database::{Database, Server, Sql, TestDatabase};
 
 /// The error of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
@@ -115,109 +115,6 @@ impl End {
     }
 }
 
-/// A client whose connections calls use: sqlx, or another one.
-pub(crate) trait Client {
-    type Database: Database;
-    type Conn: SqlTransaction;
-
-    async fn connect(url: &str) -> Self::Conn;
-
-    /// Runs a statement without a result.
-    async fn run(conn: &mut Self::Conn, sql: &str) -> Result<(), String>;
-
-    /// The number that a query returns.
-    async fn count(conn: &mut Self::Conn, sql: &str) -> i64;
-
-    /// Runs `work` in a transaction, and ends that as `work` says. The error is that of its end.
-    async fn in_transaction<T>(
-        conn: &mut Self::Conn,
-        work: impl AsyncFnOnce(&mut Self::Conn) -> (T, Ended),
-    ) -> (T, Result<(), String>);
-}
-
-/// How a caller ends its transaction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ended {
-    Commit,
-    Rollback,
-    /// The client rolls it back, if it does so.
-    Drop,
-}
-
-impl<D: Database> Client for D {
-    type Database = D;
-    type Conn = D::Conn;
-
-    async fn connect(url: &str) -> D::Conn {
-        D::Conn::connect(url).await.done()
-    }
-
-    async fn run(conn: &mut D::Conn, sql: &str) -> Result<(), String> {
-        let done = D::execute(conn, sql).await;
-        done.map(drop).map_err(|error| error.to_string())
-    }
-
-    async fn count(conn: &mut D::Conn, sql: &str) -> i64 {
-        D::number(conn, sql).await.done()
-    }
-
-    async fn in_transaction<T>(
-        conn: &mut D::Conn,
-        work: impl AsyncFnOnce(&mut D::Conn) -> (T, Ended),
-    ) -> (T, Result<(), String>) {
-        let mut tx = conn.begin().await.done();
-        let (value, end) = work(&mut tx).await;
-        let ended = match end {
-            Ended::Commit => tx.commit().await,
-            Ended::Rollback => tx.rollback().await,
-            Ended::Drop => Ok(()),
-        };
-        (value, ended.map_err(|error| error.to_string()))
-    }
-}
-
-/// tokio-postgres, which is in no way part of idem.
-pub(crate) struct Tokio;
-
-impl Client for Tokio {
-    type Database = Postgres;
-    type Conn = TokioPostgres;
-
-    async fn connect(url: &str) -> TokioPostgres {
-        let config = url.parse().expect("a URL");
-        TokioPostgres::connect(&config)
-            .await
-            .expect("the server is up")
-    }
-
-    async fn run(conn: &mut TokioPostgres, sql: &str) -> Result<(), String> {
-        let done = conn.client().batch_execute(sql).await;
-        done.map_err(|error| error.to_string())
-    }
-
-    async fn count(conn: &mut TokioPostgres, sql: &str) -> i64 {
-        let row = conn.client().query_one(sql, &[]).await;
-        row.expect("the server is up").get(0)
-    }
-
-    async fn in_transaction<T>(
-        conn: &mut TokioPostgres,
-        work: impl AsyncFnOnce(&mut TokioPostgres) -> (T, Ended),
-    ) -> (T, Result<(), String>) {
-        conn.begin().await.expect("the server is up");
-        let (value, end) = work(conn).await;
-        let ended = match end {
-            Ended::Commit => conn.commit().await,
-            Ended::Rollback => conn.rollback().await,
-            Ended::Drop => {
-                conn.start_rollback();
-                Ok(())
-            }
-        };
-        (value, ended.map_err(|error| error.to_string()))
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Fixture<C: Client> {
     pub(crate) pool: Pool<<C::Database as Database>::Driver>,
@@ -299,36 +196,36 @@ impl<C: Client> Fixture<C> {
     }
 
     /// A call whose body makes an order of the key's name and ends like this. `None` after a panic or a drop.
-    pub(crate) async fn call_that_ends<T: SqlTransaction>(
+    pub(crate) async fn call_that_ends<T: SqlTransaction, S: Sql>(
         &self,
         tx: &mut T,
-        beneath: fn(&mut T) -> &mut C::Conn,
+        beneath: fn(&mut T) -> &mut S,
         key: &str,
         end: End,
     ) -> Option<Answer> {
-        let nothing = async |_: &mut C::Conn| {};
+        let nothing = async |_: &mut S| {};
         self.call_that_ends_after(tx, beneath, key, nothing, end)
             .await
     }
 
     /// The same, with work between the order and the end of the body.
-    pub(crate) async fn call_that_ends_after<T: SqlTransaction>(
+    pub(crate) async fn call_that_ends_after<T: SqlTransaction, S: Sql>(
         &self,
         tx: &mut T,
-        beneath: fn(&mut T) -> &mut C::Conn,
+        beneath: fn(&mut T) -> &mut S,
         key: &str,
-        work: impl AsyncFn(&mut C::Conn),
+        work: impl AsyncFn(&mut S),
         end: End,
     ) -> Option<Answer> {
         let wrote = Notify::new();
         let call = self.call(key).in_tx(tx).run(async |tx: &mut T, _| {
             let conn = beneath(tx);
             let run = self.runs.start();
-            insert_by::<C>(conn, key).await?;
+            insert_by(conn, key).await?;
             work(conn).await;
             match end {
                 End::BusinessAfterAnError => {
-                    let refused = C::run(conn, "INSERT INTO orders (name) VALUES (NULL)").await;
+                    let refused = conn.run("INSERT INTO orders (name) VALUES (NULL)").await;
                     refused.expect_err("a name is needed");
                 }
                 End::Panic => panic_any("out of paper"),
@@ -455,9 +352,9 @@ pub(crate) async fn insert<D: Database>(
 }
 
 /// The same by any client.
-pub(crate) async fn insert_by<C: Client>(conn: &mut C::Conn, name: &str) -> Result<(), OrderError> {
+pub(crate) async fn insert_by(conn: &mut impl Sql, name: &str) -> Result<(), OrderError> {
     let insert = format!("INSERT INTO orders (name) VALUES ('{name}')");
-    C::run(conn, &insert).await.map_err(OrderError::Database)
+    conn.run(&insert).await.map_err(OrderError::Database)
 }
 
 pub(crate) async fn orders<D: Database>(conn: &mut D::Conn, name: &str) -> i64 {
@@ -545,7 +442,7 @@ pub(crate) async fn session_ends<C: Client<Database: Server>>(fixture: &Fixture<
     let mut conn = C::connect(&fixture.place.url).await;
     let sql = C::Database::SESSIONS.replace("{}", &session.to_string());
     let gone = async {
-        while C::count(&mut conn, &sql).await > 0 {
+        while conn.count(&sql).await > 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -555,12 +452,12 @@ pub(crate) async fn session_ends<C: Client<Database: Server>>(fixture: &Fixture<
 /// Ends the session of the connection, and waits until it is gone.
 pub(crate) async fn end_session<C: Client<Database: Server>>(
     fixture: &Fixture<C>,
-    conn: &mut C::Conn,
+    conn: &mut impl Sql,
 ) {
-    let session = C::count(conn, C::Database::SESSION_ID).await;
+    let session = conn.count(C::Database::SESSION_ID).await;
     let mut other = C::connect(&fixture.place.url).await;
     let end = C::Database::end_session(session);
-    C::run(&mut other, &end).await.unwrap();
+    other.run(&end).await.unwrap();
     session_ends(fixture, session).await;
 }
 

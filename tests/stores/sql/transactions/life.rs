@@ -2,10 +2,18 @@
 
 use super::prelude::*;
 
-on_each_client!(
+on_each_database!(
     each_end_in_a_transaction_of_the_caller,
     each_end_on_a_connection_without_a_transaction,
 );
+mod other_clients {
+    use super::*;
+    on_each_other_client!(each_end_in_a_transaction_of_the_caller);
+    mod counting {
+        use super::*;
+        on_each_counting_client!(each_end_on_a_connection_without_a_transaction);
+    }
+}
 mod pooled {
     use super::*;
     on_each_database!(each_end_on_a_connection_of_a_pool);
@@ -73,13 +81,13 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
             let case = &format!("{end:?}, {then:?}, {again}");
             let (runs, events) = (fixture.runs.count(), fixture.events.count(event));
             let around = fixture.orders("around").await;
-            let call = async |tx: &mut C::Conn| {
-                insert_by::<C>(tx, "around").await.unwrap();
+            let call = async |tx: &mut C::Tx<'_>| {
+                insert_by(tx, "around").await.unwrap();
                 let reply = fixture.call_that_ends(tx, |tx| tx, case, end).await;
                 assert_eq!(reply, end.answer(runs + 1), "{case}");
                 assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
                 // The transaction is usable, and no other connection sees its writes.
-                insert_by::<C>(tx, "around").await.unwrap();
+                insert_by(tx, "around").await.unwrap();
                 assert_left(case, &fixture, case, NOTHING).await;
                 if again {
                     let repeat = fixture.call_that_ends(tx, |tx| tx, case, End::Value).await;
@@ -97,7 +105,7 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
                 (true, _) => committed,
             };
             // It is read behind the rollback of a dropped transaction.
-            C::run(&mut conn, "SELECT 1").await.unwrap();
+            conn.run("SELECT 1").await.unwrap();
             assert_left(case, &fixture, case, left).await;
             let added = fixture.orders("around").await - around;
             assert_eq!(added, if commits { 2 } else { 0 }, "{case}");
@@ -108,7 +116,7 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
             } else {
                 Some(Ok(runs))
             };
-            let call = async |tx: &mut C::Conn| {
+            let call = async |tx: &mut C::Tx<'_>| {
                 let repeat = fixture.call_that_ends(tx, |tx| tx, case, End::Value).await;
                 (repeat.expect("it ends"), Ended::Commit)
             };
@@ -120,10 +128,10 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
 }
 
 /// Calls on a connection for which idem begins and ends the transaction, twice.
-async fn on_connection<C: Client, T: SqlTransaction>(
+async fn on_connection<C: Client, T: SqlTransaction, S: Sql>(
     fixture: &Fixture<C>,
     conn: &mut T,
-    beneath: fn(&mut T) -> &mut C::Conn,
+    beneath: fn(&mut T) -> &mut S,
     kind: &str,
 ) {
     for (end, event, _, left) in ENDS {
@@ -135,19 +143,19 @@ async fn on_connection<C: Client, T: SqlTransaction>(
         assert_left(case, fixture, case, left).await;
         // No transaction is open on it: a write is visible at once.
         let after = format!("after {case}");
-        insert_by::<C>(beneath(conn), &after).await.unwrap();
+        insert_by(beneath(conn), &after).await.unwrap();
         assert_eq!(fixture.orders(&after).await, 1, "{case}");
         let runs = fixture.runs.count();
         let repeat = fixture
             .call_that_ends(conn, beneath, case, End::Value)
             .await;
         assert_repeat(case, fixture, runs, left, reply, repeat.expect("it ends"));
-        insert_by::<C>(beneath(conn), &after).await.unwrap();
+        insert_by(beneath(conn), &after).await.unwrap();
         assert_eq!(fixture.orders(&after).await, 2, "{case}");
     }
 }
 
-async fn each_end_on_a_connection_without_a_transaction<C: Client>() {
+async fn each_end_on_a_connection_without_a_transaction<C: Client<Conn: SqlTransaction>>() {
     let fixture = Fixture::<C>::new().await;
     let mut conn = C::connect(&fixture.place.url).await;
     on_connection(&fixture, &mut conn, |conn| conn, "alone").await;
@@ -156,5 +164,5 @@ async fn each_end_on_a_connection_without_a_transaction<C: Client>() {
 async fn each_end_on_a_connection_of_a_pool<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut pooled = fixture.connection().await;
-    on_connection(&fixture, &mut pooled, |conn| conn, "of a pool").await;
+    on_connection(&fixture, &mut pooled, |conn| &mut **conn, "of a pool").await;
 }

@@ -1,11 +1,14 @@
 //! Calls inside the caller's transaction.
 
 mod breaches;
+mod clients;
 mod commits;
 mod connections;
 mod digest_key;
+mod dropped;
 mod ended;
 mod fixture;
+mod full_disk;
 mod isolation;
 mod life;
 mod locked_file;

@@ -11,5 +11,6 @@ pub(crate) use idem_tests::fixture::Classified;
 pub(crate) use idem_tests::shop::{PATIENCE, patiently};
 pub(crate) use sqlx::Connection;
 
+pub(crate) use super::clients::*;
 pub(crate) use super::fixture::*;
-pub(crate) use crate::database::{Database, Server};
+pub(crate) use crate::database::{Database, Server, Sql};

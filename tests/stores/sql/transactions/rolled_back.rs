@@ -94,7 +94,7 @@ async fn a_rollback_on_its_way() {
         insert::<Sqlite>(&mut tx, "undone").await.done();
         drop(tx);
         let key = format!("order-{run}");
-        let call = fixture.call_that_ends(&mut conn, |conn| conn, &key, End::Value);
+        let call = fixture.call_that_ends(&mut conn, |conn| &mut **conn, &key, End::Value);
         assert_eq!(call.await, Some(Ok(run)));
         assert_eq!(fixture.orders(&key).await, 1);
     }
@@ -165,7 +165,7 @@ async fn where_files_are_small() {
             assert_eq!(*error.kind(), ErrorKind::CommitUnknown);
         }
         assert_eq!(fixture.kept("mine").await, (0, 0), "{case}");
-        let again = fixture.call_that_ends(&mut conn, |conn| conn, "mine", End::Value);
+        let again = fixture.call_that_ends(&mut conn, |conn| &mut **conn, "mine", End::Value);
         assert_eq!(again.await, Some(Ok(2)));
         drop(conn);
         assert_eq!(fixture.orders("mine").await, 1);
