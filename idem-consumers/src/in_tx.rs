@@ -66,7 +66,13 @@ impl<I> Consumer<I> {
     /// `|order, db, cx| Box::pin(place(order, db, cx))`.
     #[cfg_attr(
         docsrs,
-        doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+        doc(cfg(any(
+            feature = "diesel-async-bb8",
+            feature = "diesel-async-deadpool",
+            feature = "mysql",
+            feature = "postgres",
+            feature = "sqlite"
+        )))
     )]
     pub fn in_tx<P: TxPool>(self, pool: P) -> ConsumerInTx<P, I> {
         ConsumerInTx {

@@ -5,7 +5,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))
+)]
 
 #[macro_use]
 mod debug;
@@ -14,6 +17,8 @@ mod debug;
 mod builder;
 mod consume;
 mod delivery;
+#[cfg(any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"))]
+mod diesel_pools;
 mod handler_error;
 #[cfg(feature = "_sql")]
 mod in_tx;
@@ -48,7 +53,13 @@ pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "diesel-async-bb8",
+        feature = "diesel-async-deadpool",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite"
+    )))
 )]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
@@ -68,7 +79,13 @@ pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "diesel-async-bb8",
+        feature = "diesel-async-deadpool",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite"
+    )))
 )]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

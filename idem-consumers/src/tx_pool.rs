@@ -7,9 +7,12 @@ use idem_runtime::store::sql::{SqlError, SqlTransaction};
 /// | pool | a handler gets |
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
+/// | `diesel_async::pooled_connection::deadpool::Pool`, `…::bb8::Pool` | the connection: `&mut AsyncPgConnection` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
-    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9"
+    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9, \
+            `diesel-async-deadpool` or `diesel-async-bb8` beside `diesel-async-postgres` or `diesel-async-mysql` for one \
+            of diesel-async 0.9"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.

@@ -7,38 +7,42 @@ mod mysql;
 mod pools;
 #[cfg(feature = "diesel-async-postgres")]
 mod postgres;
+mod row;
+mod script;
 
-use std::borrow::Cow;
 use std::future::{Future, poll_fn};
-use std::marker::PhantomData;
 use std::mem;
 use std::pin::pin;
-use std::task::{Context, Waker};
 
-use diesel::backend::Backend;
-use diesel::connection::{CacheSize, TransactionDepthChange, TransactionManagerStatus};
-use diesel::deserialize::{self, FromSql};
+use diesel::connection::{
+    TransactionDepthChange, TransactionManagerStatus, ValidTransactionManagerStatus,
+};
 use diesel::query_builder::QueryFragment;
 use diesel::result::{ConnectionError, DatabaseErrorKind, Error, QueryResult};
-use diesel::row::{Field, Row};
-use diesel::sql_types::{BigInt, Binary, Text};
 use diesel_async::{AnsiTransactionManager, AsyncConnection, TransactionManager};
 use futures_core::Stream;
 
-use self::message::{Arrays, Message};
+use self::message::Message;
+use self::row::{Columns, Values};
+use self::script::{Returns, split_last};
 use super::dialect::Dialect;
 use super::error::SqlError;
-use super::session::{SqlReceiver, SqlReply, SqlRow};
+use super::session::{SqlReceiver, SqlReply};
 
 /// A connection of diesel-async.
 trait DieselConnection: AsyncConnection<TransactionManager = AnsiTransactionManager> {
     const DIALECT: &'static Dialect;
     /// Commits, and fails in a transaction that an error has aborted.
     const COMMIT: &'static str;
-    /// Whether it discards the reply to a message whose future was dropped.
-    ///
-    /// Another one writes its next message, and takes the reply to the dropped one for its own.
-    const DISCARDS_REPLIES: bool;
+
+    /// Prepares it for the messages of a call, of which each may be abandoned.
+    fn prepare(&mut self) -> impl Future<Output = Result<(), SqlError>> + Send;
+
+    /// Handles a message whose future was dropped before its reply was received.
+    fn abandon(&mut self);
+
+    /// Rolls back before any later message, or closes the connection.
+    fn undo(&mut self);
 
     /// Maps an error of a statement, whose code diesel-async drops.
     fn error(&mut self, error: Error) -> impl Future<Output = SqlError> + Send;
@@ -100,34 +104,49 @@ fn depth<C: DieselConnection>(conn: &mut C) -> usize {
     }
 }
 
-/// Marks a message that is on its way: its future may be dropped, which breaks a connection that discards no reply.
-fn sent<C: DieselConnection>(conn: &mut C) -> Result<Option<TransactionManagerStatus>, SqlError> {
-    let status = status(conn);
-    if matches!(status, TransactionManagerStatus::InError) {
-        return Err(SqlError::lost(
-            "diesel-async counts the connection as broken",
-        ));
-    }
-    let breaks = !C::DISCARDS_REPLIES;
-    Ok(breaks.then(|| mem::replace(status, TransactionManagerStatus::InError)))
+/// A message, until its reply is received.
+struct Sent<'c, C: DieselConnection> {
+    conn: &'c mut C,
+    has_reply: bool,
 }
 
-/// The reply to it is received.
-fn replied<C: DieselConnection>(conn: &mut C, before: Option<TransactionManagerStatus>) {
-    if let Some(before) = before {
-        *status(conn) = before;
+impl<'c, C: DieselConnection> Sent<'c, C> {
+    fn on(conn: &'c mut C) -> Result<Self, SqlError> {
+        if matches!(status(conn), TransactionManagerStatus::InError) {
+            return Err(broken());
+        }
+        let has_reply = false;
+        Ok(Self { conn, has_reply })
     }
+
+    /// The reply is received.
+    async fn replied<T>(mut self, reply: QueryResult<T>) -> Result<T, SqlError> {
+        let reply = match reply {
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.conn.error(error).await),
+        };
+        self.has_reply = true;
+        reply
+    }
+}
+
+impl<C: DieselConnection> Drop for Sent<'_, C> {
+    fn drop(&mut self) {
+        if !self.has_reply {
+            self.conn.abandon();
+        }
+    }
+}
+
+fn broken() -> SqlError {
+    SqlError::lost("diesel-async counts the connection as broken")
 }
 
 /// Sends statements without parameters, and drops their rows.
 async fn batch<C: DieselConnection>(conn: &mut C, script: &str) -> Result<(), SqlError> {
-    let before = sent(conn)?;
-    let done = conn.batch_execute(script).await;
-    replied(conn, before);
-    match done {
-        Ok(()) => Ok(()),
-        Err(error) => Err(conn.error(error).await),
-    }
+    let sent = Sent::on(conn)?;
+    let reply = sent.conn.batch_execute(script).await;
+    sent.replied(reply).await
 }
 
 /// Sends a statement that returns rows.
@@ -140,13 +159,9 @@ where
     C: DieselConnection<Backend: Values>,
     for<'a> Message<'a>: QueryFragment<C::Backend>,
 {
-    let before = sent(conn)?;
-    let done = forward(conn, message, receive).await;
-    replied(conn, before);
-    match done {
-        Ok(received) => received?,
-        Err(error) => return Err(conn.error(error).await),
-    }
+    let sent = Sent::on(conn)?;
+    let reply = forward(sent.conn, message, receive).await;
+    sent.replied(reply).await??;
     receive(SqlReply::done(0))
 }
 
@@ -165,7 +180,7 @@ where
     while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
         let row = row?;
         if received.is_ok() {
-            received = receive(SqlReply::Row(&Columns(&row, PhantomData)));
+            received = receive(SqlReply::Row(&Columns::new(&row)));
         }
     }
     Ok(received)
@@ -181,17 +196,14 @@ where
     C: DieselConnection,
     for<'a> Message<'a>: QueryFragment<C::Backend>,
 {
-    let before = sent(conn)?;
-    let done = conn.execute_returning_count(message).await;
-    replied(conn, before);
-    match done {
-        Ok(affected) => receive(SqlReply::done(affected as u64)),
-        Err(error) => Err(conn.error(error).await),
-    }
+    let sent = Sent::on(conn)?;
+    let reply = sent.conn.execute_returning_count(message).await;
+    let affected = sent.replied(reply).await?;
+    receive(SqlReply::done(affected as u64))
 }
 
 /// Sends a script: only its last statement may return something, and that goes alone.
-async fn script<C>(
+async fn send_script<C>(
     conn: &mut C,
     script: &str,
     receive: &mut SqlReceiver<'_>,
@@ -217,138 +229,29 @@ where
     }
 }
 
-/// What a statement of a script returns.
-#[derive(PartialEq)]
-enum Returns {
-    Rows,
-    Count,
-    Nothing,
-}
-
-impl Returns {
-    /// By its first word. No text in a script is written but in hexadecimal digits.
-    fn of(statement: &str) -> Self {
-        let word = statement
-            .split_ascii_whitespace()
-            .next()
-            .unwrap_or_default();
-        match word.to_ascii_uppercase().as_str() {
-            "SELECT" | "SHOW" | "WITH" => Self::Rows,
-            "DELETE" | "INSERT" | "SET" | "UPDATE" if statement.contains(" RETURNING ") => {
-                Self::Rows
-            }
-            "DELETE" | "INSERT" | "UPDATE" => Self::Count,
-            // MariaDB's `SET STATEMENT … FOR UPDATE …`.
-            "SET" if statement.contains(" FOR UPDATE ") => Self::Count,
-            _ => Self::Nothing,
-        }
+/// Whether a call may use the connection; its count of transactions is right then.
+async fn in_step<C: DieselConnection>(conn: &mut C) -> Result<bool, SqlError> {
+    if is_broken(conn) {
+        return Err(broken());
     }
-}
-
-/// Splits a script before its last statement.
-fn split_last(script: &str) -> (&str, &str) {
-    let script = script.trim_end().trim_end_matches(';');
-    let (mut begins, mut quote) = (0, None);
-    for (at, character) in script.char_indices() {
-        match quote {
-            Some(open) if character == open => quote = None,
-            Some(_) => {}
-            None if matches!(character, '\'' | '"' | '`') => quote = Some(character),
-            None if character == ';' => begins = at + 1,
-            None => {}
-        }
-    }
-    (&script[..begins], script[begins..].trim_start())
+    conn.prepare().await?;
+    Ok(true)
 }
 
 /// Begins or ends the only transaction.
 async fn control<C: DieselConnection>(
     conn: &mut C,
     text: &'static str,
-    change: Option<TransactionDepthChange>,
+    begins: bool,
 ) -> Result<(), SqlError> {
     batch(conn, text).await?;
-    *status(conn) = TransactionManagerStatus::default();
-    if let (Some(change), TransactionManagerStatus::Valid(status)) = (change, status(conn)) {
-        let _ = status.change_transaction_depth(change);
+    let mut counted = ValidTransactionManagerStatus::default();
+    if begins {
+        let begun = counted.change_transaction_depth(TransactionDepthChange::IncreaseDepth);
+        begun.map_err(|_| broken())?;
     }
+    *status(conn) = TransactionManagerStatus::Valid(counted);
     Ok(())
-}
-
-/// Sends a rollback behind any message that is on its way, without waiting for its reply.
-fn start_rollback<C: DieselConnection>(conn: &mut C) {
-    // The first poll sends it.
-    let _ = pin!(conn.batch_execute("ROLLBACK")).poll(&mut Context::from_waker(Waker::noop()));
-    let status = status(conn);
-    if !C::DISCARDS_REPLIES {
-        status.set_in_error();
-        // A statement that is prepared anew fails by the reply to the rollback, where a kept one would take it for its
-        // own.
-        conn.set_prepared_statement_cache_size(CacheSize::Disabled);
-    } else if !matches!(status, TransactionManagerStatus::InError) {
-        *status = TransactionManagerStatus::default();
-    }
-}
-
-/// The values of a database.
-trait Values: Arrays {
-    fn int(value: Self::RawValue<'_>) -> deserialize::Result<i64>;
-    fn text(value: Self::RawValue<'_>) -> deserialize::Result<String>;
-    fn bytes(value: Self::RawValue<'_>) -> deserialize::Result<Vec<u8>>;
-}
-
-impl<DB: Arrays> Values for DB
-where
-    i64: FromSql<BigInt, DB>,
-    String: FromSql<Text, DB>,
-    Vec<u8>: FromSql<Binary, DB>,
-{
-    fn int(value: Self::RawValue<'_>) -> deserialize::Result<i64> {
-        FromSql::from_sql(value)
-    }
-
-    fn text(value: Self::RawValue<'_>) -> deserialize::Result<String> {
-        FromSql::from_sql(value)
-    }
-
-    fn bytes(value: Self::RawValue<'_>) -> deserialize::Result<Vec<u8>> {
-        FromSql::from_sql(value)
-    }
-}
-
-/// A row.
-struct Columns<'r, 'c, R, DB>(&'r R, PhantomData<&'c DB>);
-
-impl<'c, R: Row<'c, DB>, DB: Backend> Columns<'_, 'c, R, DB> {
-    fn value<T>(
-        &self,
-        column: usize,
-        read: impl Fn(DB::RawValue<'_>) -> deserialize::Result<T>,
-    ) -> Result<Option<T>, SqlError> {
-        let field = self.0.get(column);
-        let field = field.ok_or_else(|| SqlError::client("a column is missing"))?;
-        // The text of the error may quote the value.
-        let of_another_type = |_| SqlError::client("a value is of another type");
-        field.value().map(read).transpose().map_err(of_another_type)
-    }
-}
-
-impl<'c, R: Row<'c, DB>, DB: Values> SqlRow for Columns<'_, 'c, R, DB> {
-    fn columns(&self) -> usize {
-        self.0.field_count()
-    }
-
-    fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
-        self.value(column, DB::int)
-    }
-
-    fn text(&self, column: usize) -> Result<Option<Cow<'_, str>>, SqlError> {
-        Ok(self.value(column, DB::text)?.map(Cow::Owned))
-    }
-
-    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
-        Ok(self.value(column, DB::bytes)?.map(Cow::Owned))
-    }
 }
 
 /// The methods of a session. A macro, because no type has all connections of diesel-async.
@@ -377,7 +280,7 @@ macro_rules! session {
                 text: String,
                 receive: &'a mut SqlReceiver<'a>,
             ) -> SqlFuture<'a, ()> {
-                Box::pin(async move { script(self, &text, receive).await })
+                Box::pin(async move { send_script(self, &text, receive).await })
             }
 
             fn depth(&mut self) -> usize {
@@ -385,16 +288,12 @@ macro_rules! session {
             }
 
             fn begin(&mut self) -> SqlFuture<'_, ()> {
-                Box::pin(control(
-                    self,
-                    "BEGIN",
-                    Some(TransactionDepthChange::IncreaseDepth),
-                ))
+                Box::pin(control(self, "BEGIN", true))
             }
 
             fn commit(&mut self) -> SqlFuture<'_, ()> {
                 if depth(self) == 1 {
-                    return Box::pin(control(self, Self::COMMIT, None));
+                    return Box::pin(control(self, Self::COMMIT, false));
                 }
                 let error = SqlError::client("a transaction that the body has begun is open");
                 Box::pin(std::future::ready(Err(error)))
@@ -402,22 +301,15 @@ macro_rules! session {
 
             /// And those that the body has left open in it.
             fn rollback(&mut self) -> SqlFuture<'_, ()> {
-                Box::pin(control(self, "ROLLBACK", None))
+                Box::pin(control(self, "ROLLBACK", false))
             }
 
             fn start_rollback(&mut self) {
-                start_rollback(self);
+                self.undo();
             }
 
             fn in_step(&mut self, _: usize) -> SqlFuture<'_, bool> {
-                let in_step = if is_broken(self) {
-                    Err(SqlError::lost(
-                        "diesel-async counts the connection as broken",
-                    ))
-                } else {
-                    Ok(true)
-                };
-                Box::pin(std::future::ready(in_step))
+                Box::pin(in_step(self))
             }
         }
 
@@ -428,7 +320,7 @@ macro_rules! session {
             }
 
             fn give_up(&mut self) {
-                start_rollback(self);
+                self.undo();
             }
         }
     };

@@ -11,8 +11,8 @@ use crate::store::StoreErrorKind;
 
 /// The client of a store's own connections, for one kind of database.
 ///
-/// Made of a URL, of sqlx's options, or of a pool of sqlx. Of a pool the options are used, not the connections: see
-/// [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of the statement
+/// Made of a URL, of sqlx's options, or of a pool of sqlx or diesel-async. Of a pool the options are used, not the
+/// connections: see [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of the statement
 /// cache, which must be 0 for PgBouncer before its version 1.21) are set on sqlx's own options.
 ///
 /// | database | URL |
@@ -44,7 +44,9 @@ impl<B: Backend> SqlSource<B> {
     message = "`{Self}` is no address that this store can connect to",
     label = "not a URL, options of sqlx, a reference to a pool, or a `SqlSource`",
     note = "a pool is of sqlx 0.9, which idem-runtime uses, and of the database of the store: `&sqlx::PgPool` for a \
-            `PostgresStore`"
+            `PostgresStore`",
+    note = "or of diesel-async 0.9, by the feature `diesel-async-deadpool` or `diesel-async-bb8`: \
+            `&deadpool::Pool<AsyncPgConnection>`"
 )]
 pub trait IntoSqlSource<B: Backend> {
     /// The client of the store's own connections.

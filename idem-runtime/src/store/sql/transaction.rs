@@ -10,20 +10,24 @@ use super::session::SqlSession;
 /// |---|---|
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
-/// | the same without one | idem, for this call |
+/// | `diesel_async::AsyncPgConnection`, `AsyncMysqlConnection`, in `conn.transaction(…)` | the caller |
+/// | the connections of the last two rows, or of a pool, without one | idem, for this call |
 ///
 /// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
 /// transaction on: SQLite may have rolled that back by itself.
 ///
-/// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
+/// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's. The same holds for
+/// diesel-async.
 ///
 /// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
-    label = "not a transaction or connection of sqlx 0.9",
+    label = "not a transaction or connection of sqlx 0.9, nor a connection of diesel-async 0.9",
     note = "of a pool: begin one, `pool.begin().await?`, and commit it",
     note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
-            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
+            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",
+    note = "of diesel-async, take the `&mut AsyncPgConnection` that `conn.transaction(…)` gives, or `&mut \
+            AsyncMysqlConnection`, and enable `diesel-async-postgres` or `diesel-async-mysql`"
 )]
 pub trait SqlTransaction: Send {
     /// The session of the transaction: the very connection that the body writes through.

@@ -1,17 +1,18 @@
 //! Connections of diesel-async to MySQL and MariaDB.
 
 use std::io;
+use std::task::{Context, Waker};
 
-use diesel::connection::TransactionDepthChange;
 use diesel::mysql::Mysql;
-use diesel::query_builder::AstPass;
+use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::result::{Error, QueryResult};
-use diesel_async::{AsyncMysqlConnection, SimpleAsyncConnection as _};
+use diesel::sql_types::BigInt;
+use diesel_async::{AsyncConnectionCore as _, AsyncMysqlConnection, SimpleAsyncConnection as _};
 
 use super::message::{Array, Arrays, Message};
 use super::{
-    DieselConnection, client_error, control, count, depth, forward, is_broken, replied, rows,
-    script, sent, session, start_rollback,
+    DieselConnection, Sent, client_error, control, count, depth, forward, in_step, rows,
+    send_script, session, status,
 };
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
@@ -23,7 +24,29 @@ session!(AsyncMysqlConnection);
 impl DieselConnection for AsyncMysqlConnection {
     const DIALECT: &'static Dialect = Dialect::MYSQL;
     const COMMIT: &'static str = "COMMIT";
-    const DISCARDS_REPLIES: bool = false;
+
+    async fn prepare(&mut self) -> Result<(), SqlError> {
+        let sent = Sent::on(self)?;
+        let reply = sent.conn.execute_returning_count(Nothing::default()).await;
+        sent.replied(reply).await.map(drop)
+    }
+
+    /// Closes the connection: the next message would be given the reply to the abandoned one.
+    fn abandon(&mut self) {
+        status(self).set_in_error();
+        // The first may be held up by statements that diesel-async forgets before another message.
+        for _ in 0..2 {
+            let surplus = Nothing { surplus: Some(0) };
+            let mut refused = self.execute_returning_count(surplus);
+            let _ = refused
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    fn undo(&mut self) {
+        self.abandon();
+    }
 
     /// Asks the server for the number of the error.
     async fn error(&mut self, error: Error) -> SqlError {
@@ -50,6 +73,31 @@ impl DieselConnection for AsyncMysqlConnection {
         let number = numbers.find(|(_, part)| text.contains(part));
         SqlError::server(Self::DIALECT, number.map_or("", |(number, _)| number), text)
     }
+}
+
+/// A statement without effect, which a connection keeps.
+///
+/// It is kept by its type: with a surplus argument, the client notices that before it writes anything, and closes the
+/// connection.
+#[derive(Default)]
+struct Nothing {
+    surplus: Option<i64>,
+}
+
+impl QueryFragment<Mysql> for Nothing {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Mysql>) -> QueryResult<()> {
+        out.push_sql("DO 0");
+        match &self.surplus {
+            Some(surplus) => out.push_bind_param_value_only::<BigInt, _>(surplus),
+            None => Ok(()),
+        }
+    }
+}
+
+impl QueryId for Nothing {
+    type QueryId = Self;
+
+    const HAS_STATIC_QUERY_ID: bool = true;
 }
 
 /// The errors of a login that a store tells apart, with a part of the text of each.
@@ -85,23 +133,18 @@ async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError
         }
         Ok(())
     };
-    let before = sent(conn)?;
-    let asked = async {
-        // The next statement that is prepared forgets it.
-        conn.batch_execute("GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO")
-            .await?;
-        let select = Message::of_text("SELECT CAST(@idem_error AS SIGNED)");
-        forward(conn, select, &mut read).await
-    };
-    let asked = asked.await;
-    replied(conn, before);
-    match asked {
-        Ok(read) => read?,
-        Err(error) => {
-            let (_, text) = client_error(error)?;
-            return error_of_driver(&text).map_or(Ok(None), Err);
-        }
+    // The next statement that is prepared forgets it.
+    const COPY: &str = "GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO";
+    if let Err(error) = conn.batch_execute(COPY).await {
+        let (_, text) = client_error(error)?;
+        return error_of_driver(&text).map_or(Ok(None), Err);
     }
+    let select = Message::of_text("SELECT CAST(@idem_error AS SIGNED)");
+    let read = forward(conn, select, &mut read).await;
+    read.map_err(|error| match client_error(error) {
+        Ok(_) => SqlError::lost("no reply behind an error"),
+        Err(error) => error,
+    })??;
     Ok(number)
 }
 

@@ -15,8 +15,6 @@ use diesel_async::pooled_connection::bb8;
 #[cfg(feature = "diesel-async-deadpool")]
 use diesel_async::pooled_connection::deadpool;
 
-use diesel_async::AsyncConnection as _;
-
 use super::{DieselConnection, connection_error};
 use crate::credentials::Credentials;
 #[cfg(feature = "diesel-async-mysql")]

@@ -1,16 +1,20 @@
 //! Connections of diesel-async to PostgreSQL.
 
-use diesel::connection::TransactionDepthChange;
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use diesel::connection::TransactionManagerStatus;
 use diesel::pg::Pg;
 use diesel::query_builder::AstPass;
 use diesel::result::{DatabaseErrorKind, Error, QueryResult};
 use diesel::sql_types;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 
 use super::message::{Array, Arrays, Message};
 use super::{
-    DieselConnection, client_error, control, count, depth, is_broken, rows, script, session,
-    start_rollback,
+    DieselConnection, client_error, control, count, depth, in_step, rows, send_script, session,
+    status,
 };
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
@@ -23,7 +27,22 @@ impl DieselConnection for AsyncPgConnection {
     const DIALECT: &'static Dialect = Dialect::POSTGRES;
     // The server replies to `COMMIT` with `ROLLBACK` then, which is no error.
     const COMMIT: &'static str = "SELECT 1; COMMIT";
-    const DISCARDS_REPLIES: bool = true;
+
+    async fn prepare(&mut self) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    // The client discards its reply.
+    fn abandon(&mut self) {}
+
+    fn undo(&mut self) {
+        // The first poll queues the message.
+        let _ = pin!(self.batch_execute("ROLLBACK")).poll(&mut Context::from_waker(Waker::noop()));
+        let status = status(self);
+        if !matches!(status, TransactionManagerStatus::InError) {
+            *status = TransactionManagerStatus::default();
+        }
+    }
 
     async fn error(&mut self, error: Error) -> SqlError {
         let (kind, text) = match client_error(error) {
