@@ -11,6 +11,8 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
+use diesel_async::{AsyncMysqlConnection, AsyncPgConnection};
 use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::sql::{
@@ -126,10 +128,27 @@ fn databases() -> Vec<Place> {
         let config = url.parse().expect("a URL");
         PostgresStore::builder(SqlSource::new(TokioPostgresClient(config)))
     });
+    let diesel_postgres = database(("diesel_postgres", false), PostgresServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        PostgresStore::builder(&pool)
+    });
+    let diesel_mysql = database(("diesel_mysql", false), MariaDbServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncMysqlConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        MySqlStore::builder(&pool)
+    });
     let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)
     });
-    vec![sqlite, postgres, tokio_postgres, mariadb]
+    vec![
+        sqlite,
+        postgres,
+        tokio_postgres,
+        diesel_postgres,
+        mariadb,
+        diesel_mysql,
+    ]
 }
 
 fn database<B: Backend, S>(

@@ -447,6 +447,8 @@ macro_rules! on_each_database {
 /// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
         by!(tokio_postgres TokioPostgresClient: $($name)+);
     };
 }
@@ -454,6 +456,8 @@ macro_rules! on_each_other_client {
 /// As `on_each_other_client`, by those of a server.
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
         by!(tokio_postgres TokioPostgresClient: $($name)+);
     };
 }
@@ -461,6 +465,8 @@ macro_rules! on_each_other_client_of_a_server {
 /// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
         by!(tokio_postgres TokioPostgresClient: $($name)+);
     };
 }

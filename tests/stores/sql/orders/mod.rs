@@ -94,3 +94,17 @@ fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), killed);
     assert!(!lost.contains(&true), "a caller's own commit");
 }
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("diesel_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_mariadb() {
+    let (server, kills) = (MariaDbServer::builder().durable().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("diesel_mysql", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
