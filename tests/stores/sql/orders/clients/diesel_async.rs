@@ -28,7 +28,7 @@ macro_rules! client {
                 SqlStore::connect(pool).await
             }
 
-            async fn change(conn: &mut $Connection, sql: String) -> Result<u64, ClientError> {
+            async fn change(conn: &mut Self::Tx<'_>, sql: String) -> Result<u64, ClientError> {
                 Ok(diesel::sql_query(sql).execute(conn).await? as u64)
             }
 
