@@ -123,3 +123,37 @@ impl Arrays for Pg {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn a_text_of_the_server_has_a_code() {
+        for (text, expected) in [
+            ("canceling statement due to lock timeout", "55P03"),
+            ("canceling statement due to statement timeout", "57014"),
+            ("deadlock detected", "40P01"),
+            ("savepoint \"idem_claim_0\" does not exist", "3B001"),
+            ("relation \"idem_records\" does not exist", "42P01"),
+            ("column t.layout does not exist", "42703"),
+            (
+                "RELEASE SAVEPOINT can only be used in transaction blocks",
+                "25P01",
+            ),
+            (
+                "terminating connection due to administrator command",
+                "57P01",
+            ),
+            (
+                "could not extend file \"base/1\": No space left on device",
+                "53100",
+            ),
+            // Another language, and a text of a trigger.
+            ("Verklemmung entdeckt", ""),
+            ("a deadlock detected by hand", ""),
+        ] {
+            assert_eq!(code(text), expected, "{text}");
+        }
+    }
+}
