@@ -9,6 +9,7 @@ use diesel_async::{
     SimpleAsyncConnection as _, TransactionManager as _,
 };
 use idem_consumers::{Consumer, MemoryQueue, Raw, TxFuture, TxPool};
+use idem_harness::DatabaseServer;
 use idem_runtime::store::sql::{Backend, IntoSqlSource, MySql, Postgres, SqlSession, SqlStore};
 
 use super::prelude::*;
@@ -192,6 +193,41 @@ async fn a_commit_in_an_aborted_transaction_fails() {
     assert!(error.is_of_server(), "{error}");
     conn.rollback().await.unwrap();
     assert_eq!(conn.depth(), 0);
+}
+
+/// Its idle connections are those of a server that was killed.
+async fn outlives<D: Server, P>(server: &DatabaseServer, pool: P)
+where
+    for<'p> &'p P: IntoSqlSource<D>,
+{
+    let store = SqlStore::<D>::connect(&pool).await.expect("it is up");
+    store.migrate().await.expect("the table is made");
+    let engine = Engine::new(store);
+    let call = async |key: u32| {
+        let call = engine.operation("orders.create").key(&key);
+        call.run(async |_| Ok::<_, idem_runtime::Error>(key)).await
+    };
+    assert_eq!(call(1).await.unwrap(), 1);
+    server.kill();
+    server.restart();
+    assert_eq!(call(2).await.unwrap(), 2);
+    assert_eq!(call(1).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_outlives_its_server_on_mysql() {
+    let server = MySql::serve(&[]);
+    let manager = AsyncDieselConnectionManager::<AsyncMysqlConnection>::new(server.url());
+    let pool = deadpool::Pool::builder(manager).build().unwrap();
+    outlives::<MySql, _>(&server, pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_outlives_its_server_on_postgres() {
+    let server = Postgres::serve(&[]);
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = deadpool::Pool::builder(manager).build().unwrap();
+    outlives::<Postgres, _>(&server, pool).await;
 }
 
 macro_rules! pools {
