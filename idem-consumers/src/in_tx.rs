@@ -69,6 +69,8 @@ impl<I> Consumer<I> {
         doc(cfg(any(
             feature = "bb8-postgres",
             feature = "deadpool-postgres",
+            feature = "diesel-async-bb8",
+            feature = "diesel-async-deadpool",
             feature = "mysql",
             feature = "postgres",
             feature = "sqlite"

@@ -5,7 +5,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))
+)]
 
 #[macro_use]
 mod debug;
@@ -14,6 +17,8 @@ mod debug;
 mod builder;
 mod consume;
 mod delivery;
+#[cfg(any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"))]
+mod diesel_pools;
 mod handler_error;
 #[cfg(feature = "_sql")]
 mod in_tx;
@@ -53,6 +58,8 @@ pub use self::handler_error::HandlerError;
     doc(cfg(any(
         feature = "bb8-postgres",
         feature = "deadpool-postgres",
+        feature = "diesel-async-bb8",
+        feature = "diesel-async-deadpool",
         feature = "mysql",
         feature = "postgres",
         feature = "sqlite"
@@ -81,6 +88,8 @@ pub use self::subscription::OnLostSubscription;
     doc(cfg(any(
         feature = "bb8-postgres",
         feature = "deadpool-postgres",
+        feature = "diesel-async-bb8",
+        feature = "diesel-async-deadpool",
         feature = "mysql",
         feature = "postgres",
         feature = "sqlite"

@@ -11,6 +11,8 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
+use diesel_async::{AsyncMysqlConnection, AsyncPgConnection};
 use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
@@ -124,6 +126,16 @@ fn databases() -> Vec<Place> {
         let config: tokio_postgres::Config = url.parse().expect("a URL");
         PostgresStore::builder(config)
     });
+    let diesel_postgres = database(("diesel_postgres", false), PostgresServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        PostgresStore::builder(&pool)
+    });
+    let diesel_mysql = database(("diesel_mysql", false), MariaDbServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncMysqlConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        MySqlStore::builder(&pool)
+    });
     let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)
     });
@@ -143,6 +155,8 @@ fn databases() -> Vec<Place> {
         mariadb,
         mysql_async_changed,
         mysql_async_found,
+        diesel_postgres,
+        diesel_mysql,
     ]
 }
 

@@ -454,6 +454,8 @@ macro_rules! on_each_other_client {
         by!(deadpool_postgres DeadpoolPostgres: $($name)+);
         by!(tokio_postgres TokioPostgres: $($name)+);
         by!(mysql_async MySqlAsyncClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
     };
 }
 
@@ -464,6 +466,8 @@ macro_rules! on_each_other_client_of_a_server {
         by!(deadpool_postgres DeadpoolPostgres: $($name)+);
         by!(tokio_postgres TokioPostgres: $($name)+);
         by!(mysql_async MySqlAsyncClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
     };
 }
 
@@ -471,6 +475,8 @@ macro_rules! on_each_other_client_of_a_server {
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
         by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
     };
 }
 

@@ -97,6 +97,8 @@ mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
+#[cfg(feature = "_diesel")]
+mod diesel_client;
 mod error;
 mod error_kind;
 mod failure;

@@ -142,8 +142,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
              `ignore_startup_parameters`",
         ),
         // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
-        // prepared statements.
-        "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+        // prepared statements. Nothing is known of an error whose code the client does not give.
+        "" | "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
+            SqlErrorKind::Busy
+        }
         // `XX000` is also what Supavisor returns without room for another client, or without its server.
         code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
 

@@ -119,3 +119,17 @@ fn kills_leave_the_books_right_in_mariadb_by_mysql_async() {
     let lost = lost_with_right_books::<InMariaDb>("mysql_async", &url, kills, None);
     assert_eq!(lost, [false; 0]);
 }
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("diesel_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_mariadb() {
+    let (server, kills) = (MariaDbServer::builder().durable().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("diesel_mysql", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}

@@ -23,7 +23,9 @@ use idem_runtime::{Engine, OnRunning};
 use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 
-use self::clients::{Bb8Postgres, Client, DeadpoolPostgres, InMySqlAsync};
+use self::clients::{
+    Bb8Postgres, Client, DeadpoolPostgres, InDieselMySql, InDieselPostgres, InMySqlAsync,
+};
 use self::flow::Clerk;
 
 const ORDERS_AT_ONCE: usize = 3;
@@ -41,6 +43,8 @@ async fn main() {
         "bb8_postgres" => work::<Bb8Postgres>(url).await,
         "deadpool_postgres" => work::<DeadpoolPostgres>(url).await,
         "mysql_async" => work::<InMySqlAsync>(url).await,
+        "diesel_postgres" => work::<InDieselPostgres>(url).await,
+        "diesel_mysql" => work::<InDieselMySql>(url).await,
         other => panic!("not a client: {other}"),
     }
 }

@@ -4,6 +4,7 @@ mod breaches;
 pub(crate) mod clients;
 mod commits;
 mod connections;
+mod diesel_async;
 mod digest_key;
 mod dropped;
 mod ended;

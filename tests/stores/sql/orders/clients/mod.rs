@@ -2,6 +2,7 @@
 
 mod mysql_async;
 mod tokio_postgres;
+mod diesel_async;
 
 use std::fmt::Display;
 
@@ -12,6 +13,7 @@ use sqlx::Pool;
 
 pub(crate) use self::mysql_async::InMySqlAsync;
 pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres};
+pub(crate) use self::diesel_async::{InDieselMySql, InDieselPostgres};
 
 /// The most connections of a pool.
 const CONNECTIONS: u32 = 20;

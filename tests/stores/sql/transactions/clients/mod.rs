@@ -1,6 +1,7 @@
 //! The SQL clients that calls are made through: sqlx, and each other client of idem.
 
 mod mysql_async;
+mod diesel_async;
 mod tokio_postgres;
 
 use idem_runtime::store::sql::SqlTransaction;
@@ -8,6 +9,7 @@ use sqlx::Connection as _;
 
 pub(crate) use self::mysql_async::{MySqlAsyncClient, options};
 pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres, TokioPostgres};
+pub(crate) use self::diesel_async::{DieselMySqlClient, DieselPostgresClient};
 use super::fixture::Done as _;
 use crate::database::{Database, Sql};
 
