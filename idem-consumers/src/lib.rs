@@ -31,6 +31,8 @@ mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
+#[cfg(feature = "sea-orm")]
+mod sea_orm_pool;
 mod source_events;
 mod subscription;
 #[cfg(feature = "_sql")]
@@ -48,7 +50,7 @@ pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sea-orm", feature = "sqlite")))
 )]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
@@ -63,12 +65,15 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+#[cfg(feature = "sea-orm")]
+#[doc(hidden)]
+pub use self::sea_orm_pool::SeaOrmTx;
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sea-orm", feature = "sqlite")))
 )]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

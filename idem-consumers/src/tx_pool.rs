@@ -7,9 +7,11 @@ use idem_runtime::store::sql::{SqlError, SqlTransaction};
 /// | pool | a handler gets |
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
+/// | `sea_orm::DatabaseConnection` | the transaction: `&mut sea_orm::DatabaseTransaction` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
-    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9"
+    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9, \
+            `sea-orm` for a `DatabaseConnection` of sea-orm 2"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.

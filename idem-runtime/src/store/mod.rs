@@ -54,7 +54,7 @@ mod server_clock;
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
 pub mod sql;
-#[cfg(any(feature = "_mysql", feature = "_postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod transport;
 mod watch;
 

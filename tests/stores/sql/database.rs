@@ -448,6 +448,9 @@ macro_rules! on_each_database {
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
         by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
+        by!(sea_orm_sqlite SeaSqlite: $($name)+);
     };
 }
 
@@ -455,6 +458,8 @@ macro_rules! on_each_other_client {
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
         by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
     };
 }
 

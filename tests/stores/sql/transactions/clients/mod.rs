@@ -1,10 +1,12 @@
 //! The SQL clients that calls are made through: sqlx, and each other client of idem.
 
+mod sea_orm;
 mod tokio_postgres;
 
 use idem_runtime::store::sql::SqlTransaction;
 use sqlx::Connection as _;
 
+pub(crate) use self::sea_orm::{SeaMySql, SeaPostgres, SeaSqlite};
 pub(crate) use self::tokio_postgres::TokioPostgresClient;
 use super::fixture::Done as _;
 use crate::database::{Database, Sql};
