@@ -66,7 +66,12 @@ impl<I> Consumer<I> {
     /// `|order, db, cx| Box::pin(place(order, db, cx))`.
     #[cfg_attr(
         docsrs,
-        doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sea-orm", feature = "sqlite")))
+        doc(cfg(any(
+            feature = "mysql",
+            feature = "postgres",
+            feature = "sea-orm",
+            feature = "sqlite"
+        )))
     )]
     pub fn in_tx<P: TxPool>(self, pool: P) -> ConsumerInTx<P, I> {
         ConsumerInTx {

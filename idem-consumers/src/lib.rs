@@ -50,7 +50,12 @@ pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sea-orm", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sea-orm",
+        feature = "sqlite"
+    )))
 )]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
@@ -73,7 +78,12 @@ pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sea-orm", feature = "sqlite")))
+    doc(cfg(any(
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sea-orm",
+        feature = "sqlite"
+    )))
 )]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

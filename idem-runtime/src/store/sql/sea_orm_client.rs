@@ -113,7 +113,9 @@ impl SqlSession for DatabaseTransaction {
     /// Polls it once, which sends it.
     fn start_script(&mut self, script: String) {
         let mut cx = Context::from_waker(Waker::noop());
-        let _ = pin!(self.execute_unprepared(&script)).as_mut().poll(&mut cx);
+        let _ = pin!(self.execute_unprepared(&script))
+            .as_mut()
+            .poll(&mut cx);
     }
 
     fn in_step(&mut self, _: usize) -> SqlFuture<'_, bool> {
@@ -175,5 +177,54 @@ impl SqlRow for Columns<'_> {
 
     fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
         Ok(self.value::<Vec<u8>>(column)?.map(Cow::Owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_at_the_end_of_a_script() {
+        for (script, expected) in [
+            ("SAVEPOINT a; SELECT 1", Some(("SAVEPOINT a", "SELECT 1"))),
+            (
+                "PRAGMA busy_timeout = 5; ",
+                Some(("", "PRAGMA busy_timeout = 5")),
+            ),
+            ("SELECT 1; RELEASE SAVEPOINT a", None),
+        ] {
+            assert_eq!(query_of(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_literal_of_bytes_is_a_parameter() {
+        for (backend, dialect, query, text) in [
+            (
+                DatabaseBackend::Postgres,
+                Dialect::POSTGRES,
+                "SELECT 1 FROM t WHERE k = decode('0aff', 'hex')",
+                "SELECT 1 FROM t WHERE k = $1",
+            ),
+            (
+                DatabaseBackend::MySql,
+                Dialect::MYSQL,
+                "SELECT 1 FROM t WHERE k = x'0aff' LOCK IN SHARE MODE",
+                "SELECT 1 FROM t WHERE k = ? LOCK IN SHARE MODE",
+            ),
+            (
+                DatabaseBackend::Sqlite,
+                Dialect::SQLITE,
+                "SELECT 1 FROM t WHERE k = x'0aff'",
+                "SELECT 1 FROM t WHERE k = ?",
+            ),
+        ] {
+            let sent = parametrized(backend, dialect, query);
+            let bytes = Value::Bytes(Some(vec![10, 255]));
+            assert_eq!(sent, Statement::from_sql_and_values(backend, text, [bytes]));
+            let plain = parametrized(backend, dialect, "SELECT 1");
+            assert_eq!(plain, Statement::from_string(backend, "SELECT 1"));
+        }
     }
 }

@@ -23,7 +23,7 @@ use idem_runtime::{Engine, OnRunning};
 use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 
-use self::clients::Client;
+use self::clients::{Client, SeaMySql, SeaPostgres, SeaSqlite};
 use self::flow::Clerk;
 
 const ORDERS_AT_ONCE: usize = 3;
@@ -38,6 +38,9 @@ async fn main() {
         "sqlite" => work::<InSqlite>(url).await,
         "postgres" => work::<InPostgres>(url).await,
         "mariadb" => work::<InMariaDb>(url).await,
+        "sea_orm_sqlite" => work::<SeaSqlite>(url).await,
+        "sea_orm_postgres" => work::<SeaPostgres>(url).await,
+        "sea_orm_mariadb" => work::<SeaMySql>(url).await,
         other => panic!("not a client: {other}"),
     }
 }

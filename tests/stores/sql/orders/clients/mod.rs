@@ -1,11 +1,15 @@
 //! The SQL clients that a worker takes orders through: sqlx, and each other client of idem.
 
+mod sea_orm;
+
 use std::fmt::Display;
 
 use idem_runtime::store::StoreError;
 use idem_runtime::store::sql::{Backend, SqlStore, SqlTransaction};
 use idem_tests::orders::database::Database;
 use sqlx::Pool;
+
+pub(crate) use self::sea_orm::{SeaMySql, SeaPostgres, SeaSqlite};
 
 /// The most connections of a pool.
 const CONNECTIONS: u32 = 20;
