@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_consumers::{Consumer, MemoryQueue, Raw, Summary};
+use idem_consumers::{Consumer, MemoryQueue, Raw, Summary, TxPool};
 use idem_harness::{MariaDbServer, PostgresServer, TcpProxy, TestDir};
 use idem_runtime::Engine;
 use idem_runtime::store::Store;
-use idem_runtime::store::sql::{Backend, IntoSqlSource, SqlStore};
+use idem_runtime::store::sql::{
+    Backend, IntoSqlSource, SqlReply, SqlSession, SqlStore, SqlTransaction as _,
+};
 use idem_tests::payment::Runs;
+use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, DatabaseTransaction,
     Statement, TransactionTrait as _,
@@ -181,8 +184,13 @@ async fn each_end_of_a_handler_on_sqlite() {
     shop.each_end(|end| end != End::LeftOpen).await;
     // As the guide says: sqlx still counts the transaction that the handler has left open.
     let mut options = options(&url);
-    options.map_sqlx_sqlite_before_acquire(|conn, _| {
-        Box::pin(async move { Ok(!sea_orm::sqlx::Connection::is_in_transaction(conn)) })
+    options.map_sqlx_sqlite_pool_opts(|pool| {
+        pool.after_release(|conn, _| {
+            Box::pin(async move {
+                conn.ping().await?;
+                Ok(!conn.is_in_transaction())
+            })
+        })
     });
     shop.db = Database::connect(options).await.unwrap();
     shop.each_end(|end| end == End::LeftOpen).await;
@@ -228,4 +236,45 @@ async fn a_closed_pool_stops_the_consumer() {
             "{end:?}"
         );
     }
+}
+
+/// PostgreSQL replies to the commit of a failed transaction with a rollback, which is no commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_a_rollback_is_none() {
+    let server = PostgresServer::start();
+    let db = connect(&server.url()).await;
+    db.execute_unprepared("CREATE TABLE bills (id text)")
+        .await
+        .unwrap();
+    for fails in [true, false] {
+        let mut tx = TxPool::acquire(&db).await.unwrap();
+        let session = tx.session();
+        assert_eq!(session.depth(), 0);
+        session.begin().await.unwrap();
+        assert_eq!(session.depth(), 1);
+        let write = async |session: &mut dyn SqlSession, text: &str| {
+            let nothing = &mut |_: SqlReply<'_>| Ok(());
+            session.script(text.to_owned(), nothing).await
+        };
+        write(session, "INSERT INTO bills VALUES ('m-1')")
+            .await
+            .unwrap();
+        if fails {
+            write(session, "SELECT 1 / 0").await.unwrap_err();
+            assert!(session.commit().await.unwrap_err().is_of_server());
+            assert_eq!(session.depth(), 1);
+            session.rollback().await.unwrap();
+        } else {
+            session.commit().await.unwrap();
+        }
+        assert_eq!(session.depth(), 0);
+        // Nothing is sent outside of a transaction.
+        write(session, "INSERT INTO bills VALUES ('m-2')")
+            .await
+            .unwrap_err();
+        session.begin().await.unwrap_err();
+    }
+    let query = Statement::from_string(db.get_database_backend(), "SELECT count(*) FROM bills");
+    let row = db.query_one_raw(query).await.unwrap().unwrap();
+    assert_eq!(row.try_get_by_index::<i64>(0).unwrap(), 1);
 }

@@ -4,12 +4,13 @@ use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, ErrorKind, idempotent};
 use sea_orm::entity::prelude::*;
+use sea_orm::sea_query::ExprTrait as _;
 use sea_orm::{
-    ActiveValue::Set, ConnectOptions, Database, DatabaseTransaction, QueryFilter as _,
-    TransactionTrait as _,
+    ActiveValue::Set, ConnectOptions, Database, DatabaseTransaction, TransactionTrait as _,
 };
 use serde::{Deserialize, Serialize};
 
+#[allow(unreachable_pub, reason = "as sea-orm generates it")]
 mod order {
     use sea_orm::entity::prelude::*;
 
@@ -27,6 +28,7 @@ mod order {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
+#[allow(unreachable_pub, reason = "as sea-orm generates it")]
 mod stock {
     use sea_orm::entity::prelude::*;
 

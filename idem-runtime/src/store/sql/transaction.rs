@@ -22,7 +22,7 @@ use super::session::SqlSession;
 /// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
-    label = "not a transaction or connection of sqlx 0.9, nor a transaction of sea-orm 2",
+    label = "not a transaction or connection of sqlx 0.9",
     note = "of a pool: begin one, `pool.begin().await?`, and commit it",
     note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",

@@ -1,6 +1,8 @@
 //! Transactions of sea-orm within others, ended behind its back, or left open.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Mutex;
 
 use idem_runtime::Error;
@@ -13,8 +15,7 @@ by!(postgres SeaPostgres: transactions_within_a_body a_body_that_ends_its_transa
     a_transaction_that_outlives_its_body);
 by!(mariadb SeaMySql: transactions_within_a_body a_body_that_ends_its_transaction
     a_transaction_that_outlives_its_body);
-by!(sqlite SeaSqlite: transactions_within_a_body a_body_that_ends_its_transaction
-    a_transaction_that_outlives_its_body);
+by!(sqlite SeaSqlite: transactions_within_a_body a_body_that_ends_its_transaction);
 mod servers {
     use super::*;
     by!(postgres SeaPostgres: a_call_within_two_transactions);
@@ -186,15 +187,11 @@ async fn a_connection_whose_count_is_wrong_on_sqlite() {
     for (within, is_checked) in [(false, false), (true, false), (false, true), (true, true)] {
         let case = &format!("within another: {within}, checked: {is_checked}");
         let fixture = Fixture::<SeaSqlite>::new().await;
-        let mut options = ConnectOptions::new(&fixture.place.url);
-        options.max_connections(1).sqlx_logging(false);
-        if is_checked {
-            // As the guide says.
-            options.map_sqlx_sqlite_before_acquire(|conn, _| {
-                Box::pin(async move { Ok(!sea_orm::sqlx::Connection::is_in_transaction(conn)) })
-            });
-        }
-        let pool = sea_orm::Database::connect(options).await.unwrap();
+        let pool = if is_checked {
+            checked(&fixture.place.url).await
+        } else {
+            SeaSqlite::connect(&fixture.place.url).await
+        };
         let mut tx = pool.begin().await.unwrap();
         if within {
             let mut within = tx.begin().await.unwrap();
@@ -218,6 +215,77 @@ async fn a_connection_whose_count_is_wrong_on_sqlite() {
             tx.commit().await.expect_err("all is rolled back");
         }
         assert_eq!(fixture.kept("mine").await, (0, 0), "{case}");
+    }
+}
+
+/// As the guide says: a connection on which sqlx counts a transaction is closed.
+async fn checked(url: &str) -> DatabaseConnection {
+    let mut options = ConnectOptions::new(url);
+    options.max_connections(1).sqlx_logging(false);
+    options.map_sqlx_sqlite_pool_opts(|pool| {
+        pool.after_release(|conn, _| {
+            Box::pin(async move {
+                // Behind a rollback that is under way.
+                conn.ping().await?;
+                Ok(!conn.is_in_transaction())
+            })
+        })
+    });
+    sea_orm::Database::connect(options).await.unwrap()
+}
+
+/// The answer is not in its savepoint, which is gone: nothing is committed.
+#[tokio::test]
+async fn a_transaction_that_outlives_its_body_on_sqlite() {
+    for commits in [true, false] {
+        let fixture = Fixture::<SeaSqlite>::new().await;
+        let pool = checked(&fixture.place.url).await;
+        let mut tx = pool.begin().await.unwrap();
+        let left = Mutex::new(None);
+        let leaves = async |tx: &mut DatabaseTransaction| {
+            *left.lock().unwrap() = Some(tx.begin().await.unwrap());
+        };
+        let call = fixture.call_that_ends_after(&mut tx, |tx| tx, "mine", leaves, End::Value);
+        assert_eq!(call.await, Some(Ok(1)));
+        let within = left.into_inner().unwrap().unwrap();
+        if commits {
+            within.commit().await.expect_err("its savepoint is gone");
+        } else {
+            drop(within);
+        }
+        tx.commit().await.expect_err("it is counted as one within");
+        assert_usable("next", &fixture, &pool).await;
+        assert_eq!(fixture.kept("mine").await, (0, 1));
+    }
+}
+
+/// Dropped after each of its polls. The claim sets the time that a statement waits for another writer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_claim_restores_the_connection_on_sqlite() {
+    let fixture = Fixture::<SeaSqlite>::new().await;
+    let pool = SeaSqlite::connect(&fixture.place.url).await;
+    for polls in 0.. {
+        let mut tx = pool.begin().await.unwrap();
+        tx.run("PRAGMA busy_timeout = 7700").await.unwrap();
+        let key = format!("after {polls} polls");
+        let ends = {
+            let call = fixture.call_that_ends(&mut tx, |tx| tx, &key, End::Value);
+            let (mut call, mut left) = (pin!(call), polls);
+            poll_fn(|cx| {
+                if left == 0 {
+                    return Poll::Ready(false);
+                }
+                left -= 1;
+                call.as_mut().poll(cx).map(|_| true)
+            })
+            .await
+        };
+        assert_eq!(tx.count("PRAGMA busy_timeout").await, 7700, "{key}");
+        tx.rollback().await.unwrap();
+        if ends {
+            assert!(polls > 4, "no claim was dropped");
+            return;
+        }
     }
 }
 

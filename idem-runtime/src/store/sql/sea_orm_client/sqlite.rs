@@ -17,6 +17,8 @@ const TRAP: &str = "PRAGMA foreign_keys = ON; BEGIN; \
          next INTEGER REFERENCES idem_ended DEFERRABLE INITIALLY DEFERRED); \
      INSERT INTO idem_ended VALUES (1, 2)";
 
+const ENDED: &str = "SELECT 1 FROM temp.idem_ended";
+
 /// Whether the transaction exists, and is none within another.
 ///
 /// Where SQLite has rolled back, sqlx goes on counting, and begins the next transaction by `SAVEPOINT`. Rolled back, that
@@ -24,8 +26,8 @@ const TRAP: &str = "PRAGMA foreign_keys = ON; BEGIN; \
 /// transaction of sea-orm within another, nor from a savepoint that such a one has left behind when it was rolled back:
 /// all are refused.
 pub(super) async fn is_begun(tx: &DatabaseTransaction) -> bool {
-    // Within a transaction it fails.
-    if !is_refused(tx, "BEGIN; ROLLBACK").await {
+    // The first fails within a transaction, the other unless the transaction is that of `end`.
+    if !is_refused(tx, "BEGIN; ROLLBACK").await || !is_refused(tx, ENDED).await {
         return false;
     }
     for level in 1..=LEVELS {
@@ -48,7 +50,7 @@ async fn is_refused(tx: &DatabaseTransaction, text: &str) -> bool {
     }
 }
 
-/// Rolls everything back, and makes every later commit fail.
+/// Rolls everything back, and makes every later call and commit fail.
 ///
 /// sea-orm cannot close one connection of a pool. Later statements are in a transaction that can only be rolled back,
 /// which also corrects the count.

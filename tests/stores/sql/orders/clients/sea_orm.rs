@@ -34,13 +34,13 @@ macro_rules! client {
                 SqlStore::connect(pool.$pool_of()).await
             }
 
-            async fn change(tx: &mut DatabaseTransaction, sql: String) -> Result<u64, ClientError> {
+            async fn change(tx: &mut Self::Tx<'_>, sql: String) -> Result<u64, ClientError> {
                 Ok(tx.execute_unprepared(&sql).await?.rows_affected())
             }
 
             async fn in_transaction<T>(
                 pool: &DatabaseConnection,
-                work: impl AsyncFnOnce(&mut DatabaseTransaction) -> (T, bool),
+                work: impl AsyncFnOnce(&mut Self::Tx<'_>) -> (T, bool),
             ) -> Result<T, ClientError> {
                 let mut tx = pool.begin().await?;
                 let (value, commits) = work(&mut tx).await;
