@@ -38,6 +38,8 @@ mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
+#[cfg(feature = "sea-orm")]
+mod sea_orm_pool;
 mod source_events;
 mod subscription;
 #[cfg(feature = "_sql")]
@@ -53,18 +55,6 @@ pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "bb8-postgres",
-        feature = "deadpool-postgres",
-        feature = "diesel-async-bb8",
-        feature = "diesel-async-deadpool",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sqlite"
-    )))
-)]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
@@ -80,20 +70,11 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+#[cfg(feature = "sea-orm")]
+#[doc(hidden)]
+pub use self::sea_orm_pool::SeaOrmTx;
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "bb8-postgres",
-        feature = "deadpool-postgres",
-        feature = "diesel-async-bb8",
-        feature = "diesel-async-deadpool",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sqlite"
-    )))
-)]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -57,10 +57,6 @@ pub use outcome::on_error;
 pub use call::context::{Context, context, try_context};
 pub use call::{CallBuilder, Step, StepCall, step};
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-)]
 pub use call::{CallInTx, step_in_tx};
 pub use call::{Engine, HasEngine, InstallError};
 pub use engine::{EngineBuilder, ShutdownError};

@@ -22,4 +22,5 @@ mod rabbitmq;
 mod rabbitmq_tls;
 mod redis_streams;
 mod rules;
+mod sea_orm;
 mod verdicts;

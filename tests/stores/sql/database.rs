@@ -456,6 +456,9 @@ macro_rules! on_each_other_client {
         by!(mysql_async MySqlAsyncClient: $($name)+);
         by!(diesel_mysql DieselMySqlClient: $($name)+);
         by!(diesel_postgres DieselPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
+        by!(sea_orm_sqlite SeaSqlite: $($name)+);
     };
 }
 
@@ -468,6 +471,8 @@ macro_rules! on_each_other_client_of_a_server {
         by!(mysql_async MySqlAsyncClient: $($name)+);
         by!(diesel_mysql DieselMySqlClient: $($name)+);
         by!(diesel_postgres DieselPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
     };
 }
 

@@ -121,6 +121,8 @@ mod purge;
 mod queue;
 mod queued_call;
 mod row;
+#[cfg(feature = "sea-orm")]
+mod sea_orm_client;
 mod session;
 mod source;
 #[cfg(feature = "_sqlite")]

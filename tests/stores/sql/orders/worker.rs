@@ -24,7 +24,8 @@ use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 
 use self::clients::{
-    Bb8Postgres, Client, DeadpoolPostgres, InDieselMySql, InDieselPostgres, InMySqlAsync,
+    Bb8Postgres, Client, DeadpoolPostgres, InDieselMySql, InDieselPostgres, InMySqlAsync, SeaMySql,
+    SeaPostgres, SeaSqlite,
 };
 use self::flow::Clerk;
 
@@ -45,6 +46,9 @@ async fn main() {
         "mysql_async" => work::<InMySqlAsync>(url).await,
         "diesel_postgres" => work::<InDieselPostgres>(url).await,
         "diesel_mysql" => work::<InDieselMySql>(url).await,
+        "sea_orm_sqlite" => work::<SeaSqlite>(url).await,
+        "sea_orm_postgres" => work::<SeaPostgres>(url).await,
+        "sea_orm_mariadb" => work::<SeaMySql>(url).await,
         other => panic!("not a client: {other}"),
     }
 }

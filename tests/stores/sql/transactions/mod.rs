@@ -19,6 +19,7 @@ mod outcomes;
 mod prelude;
 mod records;
 mod rolled_back;
+mod sea_orm;
 mod shutdown;
 mod steps;
 mod texts;
