@@ -141,7 +141,8 @@ fn transfer(client: usize, number: usize) -> Request<Order> {
 
 /// Sends it until it has an answer, as a client does that knows nothing of the network.
 async fn insist(bank: &Client, transfer: impl Fn() -> Request<Order>) -> Told {
-    loop {
+    // Each loss of the network costs a few, and only an answer that never comes costs so many.
+    for _ in 0..1_000 {
         let status = match bank.charge(transfer()).await {
             Ok(charged) => return Ok(charged.into_inner()),
             Err(status) => status,
@@ -156,6 +157,7 @@ async fn insist(bank: &Client, transfer: impl Fn() -> Request<Order>) -> Told {
             (_, Some(_)) => panic!("{status:?}"),
         }
     }
+    panic!("no answer to {:?}", transfer());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -371,6 +371,9 @@ async fn a_call_of_unknown_outcome_is_settled_with_the_message_that_its_client_m
     assert!(entry.is_response());
     entry.resolve_response(reply(Ok(&message))).await.unwrap();
     assert_eq!(numbered(client.charge(order("rum")).await), (77, true));
+    let settled = client.raw(raw(KEY, frame(order("rum").get_ref()))).await;
+    assert!(!settled.headers.contains_key("grpc-status"));
+    assert_eq!(settled.trailers.unwrap()["grpc-status"], "0");
     // An error is an answer as well.
     client.charge(keyed("b", "rum")).await.unwrap_err();
     let entry = grpc.entry(None, "b").await.unwrap().expect("the call came");
