@@ -15,7 +15,7 @@ use crate::call::inspect::Entry;
 use crate::error::Error;
 use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 
-/// Layer that makes the unary calls of a tonic server idempotent by a key in their metadata.
+/// Layer that makes the unary calls of a tonic server idempotent.
 ///
 /// It is an [`IdempotencyLayer`] that reads and writes gRPC: engine, scope, keys, limits, time-outs and all settings of
 /// a call are set there, and [`unary`](Self::unary) lists the methods. The first call with a key runs its method in a
@@ -192,9 +192,9 @@ impl GrpcLayer {
         self.list(methods, Treatment::Protected)
     }
 
-    /// Passes the calls of these methods, or of all methods of a service, unprotected, with or without a key.
+    /// Passes the calls of these methods or services unprotected.
     ///
-    /// For streams, and for methods that only read.
+    /// With or without a key. For streams, and for methods that only read.
     ///
     /// # Panics
     ///
@@ -203,9 +203,9 @@ impl GrpcLayer {
         self.list(methods, Treatment::Passed)
     }
 
-    /// Passes a call with a key of a method that is not listed, unprotected. Default: it is refused.
+    /// Passes calls with a key of methods that are not listed, unprotected.
     ///
-    /// A client whose key is ignored believes that a repeat is safe.
+    /// Default: they are refused. A client whose key is ignored believes that a repeat is safe.
     pub fn pass_unlisted(mut self) -> Self {
         self.passes_unlisted = true;
         self
@@ -235,9 +235,10 @@ impl GrpcLayer {
         self
     }
 
-    /// Decides about the key after an error of a call; `None`: [as the code says](Self#statuses).
+    /// Decides about the key after an error of a call.
     ///
-    /// It gets the whole `Status`, with its details and its metadata, once for each error, and must not block.
+    /// It gets the whole `Status`, with its details and its metadata, once for each error, and must not block. `None`: [as
+    /// the code says](Self#statuses).
     ///
     /// ```
     /// use idem_runtime::{Engine, grpc::GrpcLayer, http::{IdempotencyLayer, KeyVerdict}, store::memory::MemoryStore};
@@ -262,7 +263,7 @@ impl GrpcLayer {
         self
     }
 
-    /// Replaces the bytes of a message by the result of a rule, when two calls are compared.
+    /// Replaces the bytes of a message in the comparison of two calls.
     ///
     /// It gets the head of the request and the message, and must not block. `None` means that the bytes count as they
     /// are. Two calls for which it returns the same bytes are equal, so every field that the method acts on must be part

@@ -49,7 +49,7 @@
 //!
 //! - No streams: a method with a stream of requests or responses is passed, or refused.
 //! - Not that two encodings of one message are one request: [the message](GrpcLayer#the-message).
-//! - Not the metadata that are [never stored](GrpcLayer#metadata). The order of metadata of different names.
+//! - Neither the metadata that are [never stored](GrpcLayer#metadata), nor the order of metadata of different names.
 //! - Nothing about a service behind this one: give it a derived key
 //!   ([`Context::derive_key`](crate::Context::derive_key)).
 //! - As everywhere, not that a method runs once if its process dies half-way: after the lease it runs again, unless
