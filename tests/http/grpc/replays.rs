@@ -10,9 +10,11 @@ use idem_runtime::{Engine, Reconciled};
 use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tonic::body::Body;
+use tonic::codec::BufferSettings;
 use tonic::metadata::MetadataValue;
 use tonic::service::InterceptorLayer;
 use tonic::{Code, Response, Status};
+use tonic_prost::ProstDecoder;
 use tonic_types::{ErrorDetails, StatusExt as _};
 use tower::layer::util::Stack;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -121,7 +123,7 @@ async fn trailers_of_a_service_are_replayed_as_trailers() {
             is_replay
         );
         let body = Body::new(response.into_body());
-        let codec = tonic_prost::ProstDecoder::<Receipt>::new(Default::default());
+        let codec = ProstDecoder::<Receipt>::new(BufferSettings::default());
         let mut stream =
             tonic::Streaming::new_response(codec, body, 200.try_into().unwrap(), None, None);
         assert_eq!(stream.message().await.unwrap().unwrap().number, 7);
