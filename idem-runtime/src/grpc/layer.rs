@@ -15,7 +15,7 @@ use crate::call::inspect::Entry;
 use crate::error::Error;
 use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 
-/// Layer that makes the unary calls of a tonic server idempotent by a key in their metadata.
+/// Layer that makes the unary calls of a tonic server idempotent.
 ///
 /// It is an [`IdempotencyLayer`] that reads and writes gRPC: engine, scope, keys, limits, time-outs and all settings of
 /// a call are set there, and [`unary`](Self::unary) lists the methods. The first call with a key runs its method in a
@@ -31,14 +31,14 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 ///
 /// | method | with a key | without a key |
 /// |---|---|---|
-/// | listed by [`unary`](Self::unary), itself or its service | is protected | INVALID_ARGUMENT `KEY_MISSING`, or passes: [`optional`](IdempotencyLayer::optional) |
+/// | listed by [`unary`](Self::unary), itself or its service | is protected | `INVALID_ARGUMENT` `KEY_MISSING`, or passes: [`optional`](IdempotencyLayer::optional) |
 /// | listed by [`pass`](Self::pass) | passes | passes |
-/// | not listed | INVALID_ARGUMENT `METHOD_NOT_LISTED`, or passes: [`pass_unlisted`](Self::pass_unlisted) | passes |
+/// | not listed | `INVALID_ARGUMENT` `METHOD_NOT_LISTED`, or passes: [`pass_unlisted`](Self::pass_unlisted) | passes |
 ///
 /// A method that streams and is listed as unary by mistake never runs a second time. With none or several messages in
-/// its request it is refused as UNIMPLEMENTED `NOT_UNARY`, before it runs. A method whose *responses* are a stream has
-/// run by the time of the second message: its client gets the stream, beginning with that message, its record is that of
-/// a call done without a stored answer, and every repeat gets DATA_LOSS `ANSWER_LOST`, as an HTTP response that is a
+/// its request it is refused as `UNIMPLEMENTED` `NOT_UNARY`, before it runs. A method whose *responses* are a stream has
+/// run by the time of the second message: its client gets the stream, which was held back until then, its record is that
+/// of a call done without a stored answer, and every repeat gets `DATA_LOSS` `ANSWER_LOST`, as an HTTP response that is a
 /// stream does.
 ///
 /// # Statuses
@@ -48,28 +48,28 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 ///
 /// | code | as | the key | why |
 /// |---|---|---|---|
-/// | OK | 200 | store | it was done |
-/// | ALREADY_EXISTS, FAILED_PRECONDITION | 409, 424 | store | a business answer ("sold out", "balance too low") |
-/// | INVALID_ARGUMENT, OUT_OF_RANGE | 400 | release | not valid, and nothing was done: the client corrects it |
-/// | UNAUTHENTICATED, PERMISSION_DENIED | 401, 403 | release | the caller was not let in |
-/// | NOT_FOUND | 404 | release | now, and perhaps not later |
-/// | RESOURCE_EXHAUSTED, UNAVAILABLE | 429, 503 | release | the service states that it did not try |
-/// | UNIMPLEMENTED | 501 | release | the service does not have the method, or not the compression |
-/// | CANCELLED, DEADLINE_EXCEEDED | 408, 504 | **unknown** | the call was cut off half-way |
-/// | ABORTED, UNKNOWN, INTERNAL, DATA_LOSS, any other | 500 | **unknown** | ambiguous: it may have been done |
+/// | `OK` | 200 | store | it was done |
+/// | `ALREADY_EXISTS`, `FAILED_PRECONDITION` | 409, 424 | store | a business answer ("sold out", "balance too low") |
+/// | `INVALID_ARGUMENT`, `OUT_OF_RANGE` | 400 | release | not valid, and nothing was done: the client corrects it |
+/// | `UNAUTHENTICATED`, `PERMISSION_DENIED` | 401, 403 | release | the caller was not let in |
+/// | `NOT_FOUND` | 404 | release | now, and perhaps not later |
+/// | `RESOURCE_EXHAUSTED`, `UNAVAILABLE` | 429, 503 | release | the service states that it did not try |
+/// | `UNIMPLEMENTED` | 501 | release | the service does not have the method, or not the compression |
+/// | `CANCELLED`, `DEADLINE_EXCEEDED` | 408, 504 | **unknown** | the call was cut off half-way |
+/// | `ABORTED`, `UNKNOWN`, `INTERNAL`, `DATA_LOSS`, any other | 500 | **unknown** | ambiguous: it may have been done |
 /// | none: a panic, an error of the service, a response that breaks off | | **unknown** | ambiguous |
 ///
-/// **UNAVAILABLE is a promise here**: that nothing was sent. A service that hands on the status of another service which
+/// **`UNAVAILABLE` is a promise here**: that nothing was sent. A service that hands on the status of another service which
 /// it called (`?` on a client's call) makes no such promise, because a client library also reports a connection that was
-/// lost after the request as UNAVAILABLE. It maps it to UNKNOWN, or [`sort`](Self::sort) does.
+/// lost after the request as `UNAVAILABLE`. It maps it to `UNKNOWN`, or [`sort`](Self::sort) does.
 ///
 /// A handler with better knowledge sets the [`KeyVerdict`] of an answer by `response.extensions_mut().insert(…)`; a
 /// `Status` has no place for one, and [`sort`](Self::sort) decides by its code, message, details and metadata. A response
 /// of another HTTP status than 200, from a layer inside, is treated as HTTP's.
 ///
 /// Sources: [`google.rpc.Code`](https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto), with its
-/// mapping to HTTP (the exceptions: FAILED_PRECONDITION is 400 there, ABORTED 409, CANCELLED 499);
-/// [AIP-193](https://google.aip.dev/193) and [AIP-194](https://google.aip.dev/194), by which a client repeats UNAVAILABLE
+/// mapping to HTTP (the exceptions: `FAILED_PRECONDITION` is 400 there, `ABORTED` 409, `CANCELLED` 499);
+/// [AIP-193](https://google.aip.dev/193) and [AIP-194](https://google.aip.dev/194), by which a client repeats `UNAVAILABLE`
 /// alone; gRPC's [status codes](https://grpc.io/docs/guides/status-codes/) and
 /// [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
 ///
@@ -77,16 +77,16 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 ///
 /// - **A repeat sends the same bytes.** Protobuf is not canonical: the order of fields and of the entries of a `map`
 ///   may differ between languages, versions, and for a `HashMap` of prost between two clients of one version. A repeat
-///   with other bytes is FAILED_PRECONDITION `KEY_REUSED`, and nothing runs. One client binary without maps (or with
+///   with other bytes is `FAILED_PRECONDITION` `KEY_REUSED`, and nothing runs. One client binary without maps (or with
 ///   prost's `btree_map`) writes the same bytes; where that cannot be promised, [`fingerprint`](Self::fingerprint) takes
 ///   the fields that count.
 /// - A compressed request counts as it is compressed. Encoders of one version write the same bytes; a client that
 ///   turns compression on or off, or changes the encoder, between a call and its repeat gets `KEY_REUSED`.
 /// - **The response of a protected call is not compressed**: its method does not see `grpc-accept-encoding`, so that the
 ///   stored message can be replayed to any client. Calls that pass keep it.
-/// - Up to [`max_body_bytes`](IdempotencyLayer::max_body_bytes) (2 MiB) of a request, then RESOURCE_EXHAUSTED
+/// - Up to [`max_body_bytes`](IdempotencyLayer::max_body_bytes) (2 MiB) of a request, then `RESOURCE_EXHAUSTED`
 ///   `BODY_TOO_LARGE`; up to [`max_response_bytes`](IdempotencyLayer::max_response_bytes) (4 MiB) of a response, then it
-///   is streamed and not stored, and its repeats get DATA_LOSS `ANSWER_LOST`.
+///   is streamed and not stored, and its repeats get `DATA_LOSS` `ANSWER_LOST`.
 ///
 /// # Metadata
 ///
@@ -98,7 +98,7 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 /// # Deadlines
 ///
 /// With `grpc-timeout` a call waits for a running one, and for the rest of its own request, no longer than nine tenths
-/// of its time (1 s less, of a time over 10 s), so that UNAVAILABLE `REQUEST_RUNNING` reaches the client within it. A
+/// of its time (1 s less, of a time over 10 s), so that `UNAVAILABLE` `REQUEST_RUNNING` reaches the client within it. A
 /// time that is shorter than the wait of [`on_running`](IdempotencyLayer::on_running) shortens it, a longer one does not
 /// lengthen it. A claim in a store without a reply is not cut short by it. Put the layer into the
 /// [`Server`](https://docs.rs/tonic/latest/tonic/transport/struct.Server.html#method.layer), whose own time-out is then
@@ -192,9 +192,9 @@ impl GrpcLayer {
         self.list(methods, Treatment::Protected)
     }
 
-    /// Passes the calls of these methods, or of all methods of a service, unprotected, with or without a key.
+    /// Passes the calls of these methods or services unprotected.
     ///
-    /// For streams, and for methods that only read.
+    /// With or without a key. For streams, and for methods that only read.
     ///
     /// # Panics
     ///
@@ -203,9 +203,9 @@ impl GrpcLayer {
         self.list(methods, Treatment::Passed)
     }
 
-    /// Passes a call with a key of a method that is not listed, unprotected. Default: it is refused.
+    /// Passes calls with a key of methods that are not listed, unprotected.
     ///
-    /// A client whose key is ignored believes that a repeat is safe.
+    /// Default: they are refused. A client whose key is ignored believes that a repeat is safe.
     pub fn pass_unlisted(mut self) -> Self {
         self.passes_unlisted = true;
         self
@@ -235,9 +235,10 @@ impl GrpcLayer {
         self
     }
 
-    /// Decides about the key after an error of a call; `None`: [as the code says](Self#statuses).
+    /// Decides about the key after an error of a call.
     ///
-    /// It gets the whole `Status`, with its details and its metadata, once for each error, and must not block.
+    /// It gets the whole `Status`, with its details and its metadata, once for each error, and must not block. `None`: [as
+    /// the code says](Self#statuses).
     ///
     /// ```
     /// use idem_runtime::{Engine, grpc::GrpcLayer, http::{IdempotencyLayer, KeyVerdict}, store::memory::MemoryStore};
@@ -262,7 +263,7 @@ impl GrpcLayer {
         self
     }
 
-    /// Replaces the bytes of a message by the result of a rule, when two calls are compared.
+    /// Replaces the bytes of a message in the comparison of two calls.
     ///
     /// It gets the head of the request and the message, and must not block. `None` means that the bytes count as they
     /// are. Two calls for which it returns the same bytes are equal, so every field that the method acts on must be part

@@ -15,7 +15,7 @@ use super::refusal::{method_not_listed, not_grpc};
 use super::wire::{ACCEPT_ENCODING, GRPC};
 use crate::http::{Buffered, LayerSettings, ServiceFuture, pass, protect, refuse};
 
-/// A service whose unary calls are idempotent by their key, made by a [`GrpcLayer`](super::GrpcLayer).
+/// A service whose unary calls are idempotent, made by a [`GrpcLayer`](super::GrpcLayer).
 ///
 /// A call reaches the inner service with its [`IdempotencyKey`](crate::http::IdempotencyKey) among its extensions.
 ///

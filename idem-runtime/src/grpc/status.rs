@@ -5,8 +5,8 @@ use tonic::Code;
 
 /// The status that a policy decides by: see [`GrpcLayer`](super::GrpcLayer#statuses).
 ///
-/// That of `google.rpc.Code`, with three exceptions. FAILED_PRECONDITION (400 there) is the usual code of a business
-/// answer. ABORTED (409 there) does not say how far the call came, and CANCELLED (499 there) neither.
+/// That of `google.rpc.Code`, with three exceptions. `FAILED_PRECONDITION` (400 there) is the usual code of a business
+/// answer. `ABORTED` (409 there) does not say how far the call came, and `CANCELLED` (499 there) neither.
 pub(super) fn treated_as(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,

@@ -144,9 +144,9 @@ pub(super) fn message(body: &[u8]) -> Option<&[u8]> {
     is_alone.then_some(message)
 }
 
-/// Makes the response of a unary call, for a [reconcile hook](crate::http::IdempotencyLayer::reconcile) or an operator.
+/// Makes the response of a unary call, for hooks and operators.
 ///
-/// An `Ok` is the encoded message: that of prost's `message.encode_to_vec()`. An operator gives it to
+/// A [reconcile hook](crate::http::IdempotencyLayer::reconcile) returns it. An `Ok` is the encoded message: that of prost's `message.encode_to_vec()`. An operator gives it to
 /// [`Entry::resolve_response`](crate::admin::Entry::resolve_response) of an entry of
 /// [`GrpcLayer::entry`](super::GrpcLayer::entry).
 ///

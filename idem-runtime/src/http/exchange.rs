@@ -209,12 +209,11 @@ impl<B: Body, E> RequestEnd<B, E> {
         let (headers, trailers) = (&parts.headers, read.trailers());
         let treated_as = protocol.status(headers, trailers);
         let disposition = match (&end, treated_as) {
-            (BodyEnd::Broken(_), _) => Disposition::Broken,
-            (BodyEnd::Whole | BodyEnd::More(_), _) if messages == Messages::More => {
+            (BodyEnd::Broken(_), _) | (BodyEnd::Whole, None) => Disposition::Broken,
+            (BodyEnd::More(_), _) if messages == Messages::More => {
                 Disposition::Lost(Unencodable::Stream)
             }
             (BodyEnd::More(_), _) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
-            (BodyEnd::Whole, None) => Disposition::Broken,
             (BodyEnd::Whole, Some(status)) => {
                 let own = own.or_else(|| protocol.verdict(headers, trailers));
                 match own.unwrap_or_else(|| rules.status.verdict(status)) {

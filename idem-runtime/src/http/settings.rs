@@ -131,7 +131,8 @@ impl LayerSettings {
         let timeout = self.rules.protocol.as_ref()?.timeout(request)?;
         // For the way there and back, which the client's time includes.
         let reserve = (timeout / 10).min(Duration::from_secs(1));
-        Some(self.clock().now().saturating_add(timeout - reserve))
+        let now = self.clock().now();
+        Some(now.saturating_add(timeout.saturating_sub(reserve)))
     }
 
     /// Restricts the wait for a running call to the time until `due`.

@@ -14,6 +14,7 @@ use http::HeaderMap;
 use http_body::Body as _;
 use idem_runtime::grpc::GrpcLayer;
 use idem_tests::shop::patiently;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic::body::Body;
 use tonic::client::Grpc as ClientGrpc;
@@ -180,8 +181,9 @@ impl Shop {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let addr = incoming.local_addr().unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let incoming = TcpIncoming::from(listener);
         let server = Server::builder().layer(layer).add_service(payments.clone());
         let task = tokio::spawn(async move { server.serve_with_incoming(incoming).await.unwrap() });
         Self {

@@ -159,7 +159,7 @@ async fn a_call_is_refused_by_code_reason_and_time() {
 #[tokio::test]
 async fn a_repeat_is_refused_by_code_reason_and_time() {
     let exhausted: Expected = (Code::Unknown, "ATTEMPTS_EXHAUSTED", false, None);
-    let day = Duration::from_secs(24 * 60 * 60);
+    let day = Duration::from_hours(24);
     let cases: [(&str, Set, &str, &str, Expected); 6] = [
         (
             "another message",
@@ -425,8 +425,8 @@ async fn an_error_of_a_call_is_a_status() {
     };
     assert_eq!(pay(1).await.unwrap(), 7);
     let refused = pay(2).await.unwrap_err();
-    let reused: Expected = (Code::FailedPrecondition, "KEY_REUSED", false, None);
-    assert_refused(&refused, reused, "another amount");
+    let mismatch: Expected = (Code::FailedPrecondition, "KEY_REUSED", false, None);
+    assert_refused(&refused, mismatch, "another amount");
 
     let fixture = Fixture::new();
     let http = fixture.layer().documented_at("https://shop.test/keys");

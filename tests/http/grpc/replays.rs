@@ -10,9 +10,11 @@ use idem_runtime::{Engine, Reconciled};
 use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tonic::body::Body;
+use tonic::codec::BufferSettings;
 use tonic::metadata::MetadataValue;
 use tonic::service::InterceptorLayer;
 use tonic::{Code, Response, Status};
+use tonic_prost::ProstDecoder;
 use tonic_types::{ErrorDetails, StatusExt as _};
 use tower::layer::util::Stack;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -121,7 +123,7 @@ async fn trailers_of_a_service_are_replayed_as_trailers() {
             is_replay
         );
         let body = Body::new(response.into_body());
-        let codec = tonic_prost::ProstDecoder::<Receipt>::new(Default::default());
+        let codec = ProstDecoder::<Receipt>::new(BufferSettings::default());
         let mut stream =
             tonic::Streaming::new_response(codec, body, 200.try_into().unwrap(), None, None);
         assert_eq!(stream.message().await.unwrap().unwrap().number, 7);
@@ -371,6 +373,9 @@ async fn a_call_of_unknown_outcome_is_settled_with_the_message_that_its_client_m
     assert!(entry.is_response());
     entry.resolve_response(reply(Ok(&message))).await.unwrap();
     assert_eq!(numbered(client.charge(order("rum")).await), (77, true));
+    let settled = client.raw(raw(KEY, frame(order("rum").get_ref()))).await;
+    assert!(!settled.headers.contains_key("grpc-status"));
+    assert_eq!(settled.trailers.unwrap()["grpc-status"], "0");
     // An error is an answer as well.
     client.charge(keyed("b", "rum")).await.unwrap_err();
     let entry = grpc.entry(None, "b").await.unwrap().expect("the call came");

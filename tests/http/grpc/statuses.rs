@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 
 use idem_runtime::http::{KeyVerdict, StatusPolicy};
+use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -124,7 +125,6 @@ async fn a_service_sorts_an_error_by_all_that_it_says() {
     }
 }
 
-/// An answer that is none: what the handler has set in it decides.
 #[tokio::test]
 async fn a_verdict_in_the_extensions_of_an_answer_comes_first() {
     for (verdict, again) in [(Store, (1, true)), (Release, (2, false))] {
@@ -139,6 +139,26 @@ async fn a_verdict_in_the_extensions_of_an_answer_comes_first() {
         assert_eq!(numbered(client.charge(order("rum")).await), (1, false));
         assert_eq!(numbered(client.charge(order("rum")).await), again);
     }
+    // Of an error only a service below tonic's can say it.
+    let fixture = Fixture::new();
+    let counted = fixture.clone();
+    let service = service_fn(move |_| {
+        counted.run();
+        let mut response: http::Response<Body> = Status::unavailable("down").into_http();
+        response.extensions_mut().insert(Store);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let service = layer(fixture.layer()).layer(service);
+    for is_replay in [false, true] {
+        let call = raw(KEY, frame(order("rum").get_ref()));
+        let response = service.clone().oneshot(call).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "14");
+        assert_eq!(
+            response.headers().contains_key("idempotent-replayed"),
+            is_replay
+        );
+    }
+    assert_eq!(fixture.runs(), 1);
 }
 
 /// A layer inside answers as HTTP; a service of another library breaks off, or ends without a status.
