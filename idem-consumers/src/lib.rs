@@ -17,7 +17,10 @@ mod debug;
 mod builder;
 mod consume;
 mod delivery;
-#[cfg(any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"))]
+#[cfg(all(
+    any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"),
+    any(feature = "diesel-async-mysql", feature = "diesel-async-postgres")
+))]
 mod diesel_pools;
 mod handler_error;
 #[cfg(feature = "_sql")]

@@ -18,7 +18,7 @@ use diesel::connection::{
     TransactionDepthChange, TransactionManagerStatus, ValidTransactionManagerStatus,
 };
 use diesel::query_builder::QueryFragment;
-use diesel::result::{ConnectionError, DatabaseErrorKind, Error, QueryResult};
+use diesel::result::{DatabaseErrorKind, Error, QueryResult};
 use diesel_async::{AnsiTransactionManager, AsyncConnection, TransactionManager};
 use futures_core::Stream;
 
@@ -48,6 +48,10 @@ trait DieselConnection: AsyncConnection<TransactionManager = AnsiTransactionMana
     fn error(&mut self, error: Error) -> impl Future<Output = SqlError> + Send;
 
     /// Maps an error of the server, by its text alone.
+    #[cfg_attr(
+        not(any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool")),
+        allow(dead_code, reason = "for the connections that a pool makes")
+    )]
     fn error_of_text(text: &str) -> SqlError;
 }
 
@@ -66,19 +70,6 @@ fn client_error(error: Error) -> Result<(DatabaseErrorKind, String), SqlError> {
             Err(SqlError::client("diesel-async cannot send or read a value"))
         }
         _ => Err(SqlError::lost("diesel-async has broken the connection")),
-    }
-}
-
-/// Maps the error of a new connection.
-fn connection_error<C: DieselConnection>(error: ConnectionError) -> SqlError {
-    match error {
-        ConnectionError::CouldntSetupConfiguration(error) => match client_error(error) {
-            Ok((_, text)) => C::error_of_text(&text),
-            Err(error) => error,
-        },
-        ConnectionError::BadConnection(text) => SqlError::lost(text),
-        // Its text may quote a password.
-        _ => SqlError::configuration("the URL of the pool cannot be read"),
     }
 }
 

@@ -97,7 +97,7 @@ mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
-#[cfg(feature = "_diesel")]
+#[cfg(any(feature = "diesel-async-mysql", feature = "diesel-async-postgres"))]
 mod diesel_client;
 mod error;
 mod error_kind;

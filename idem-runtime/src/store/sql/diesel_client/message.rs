@@ -27,6 +27,10 @@ enum Argument<'a> {
 }
 
 /// An argument of each of several calls.
+#[cfg_attr(
+    not(feature = "diesel-async-postgres"),
+    allow(dead_code, reason = "of PostgreSQL")
+)]
 pub(super) enum Array<'a> {
     Bytes(Hidden<Vec<Option<&'a [u8]>>>),
     Ints(Hidden<Vec<Option<i64>>>),

@@ -110,7 +110,7 @@ const LOGINS: &[(&str, &str)] = &[
     ("1820", "password has expired"),
 ];
 
-/// The error of mysql_async, which closes the connection then, unless the text is that of the server.
+/// The error of `mysql_async`, which closes the connection then, unless the text is that of the server.
 fn error_of_driver(text: &str) -> Option<SqlError> {
     let of_driver = ["Driver error: ", "Input/output error: ", "Other error: "];
     if !of_driver.iter().any(|start| text.starts_with(start)) {
@@ -134,8 +134,8 @@ async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError
         Ok(())
     };
     // The next statement that is prepared forgets it.
-    const COPY: &str = "GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO";
-    if let Err(error) = conn.batch_execute(COPY).await {
+    let copy = "GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO";
+    if let Err(error) = conn.batch_execute(copy).await {
         let (_, text) = client_error(error)?;
         return error_of_driver(&text).map_or(Ok(None), Err);
     }

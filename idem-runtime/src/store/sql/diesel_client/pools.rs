@@ -3,6 +3,7 @@
 #[cfg(feature = "diesel-async-deadpool")]
 use ::deadpool::managed::Manager;
 use diesel::connection::Instrumentation;
+use diesel::result::ConnectionError;
 #[cfg(feature = "diesel-async-mysql")]
 use diesel_async::AsyncMysqlConnection;
 #[cfg(feature = "diesel-async-postgres")]
@@ -15,7 +16,7 @@ use diesel_async::pooled_connection::bb8;
 #[cfg(feature = "diesel-async-deadpool")]
 use diesel_async::pooled_connection::deadpool;
 
-use super::{DieselConnection, connection_error};
+use super::{DieselConnection, client_error};
 use crate::credentials::Credentials;
 #[cfg(feature = "diesel-async-mysql")]
 use crate::store::sql::backend::MySql;
@@ -41,6 +42,19 @@ fn of_store<C: DieselConnection + SqlSession + 'static>(
         }
         Err(PoolError::ConnectionError(error)) => Err(connection_error::<C>(error)),
         Err(PoolError::QueryError(_)) => Err(SqlError::lost("its connection cannot be made")),
+    }
+}
+
+/// Maps the error of a new connection.
+fn connection_error<C: DieselConnection>(error: ConnectionError) -> SqlError {
+    match error {
+        ConnectionError::CouldntSetupConfiguration(error) => match client_error(error) {
+            Ok((_, text)) => C::error_of_text(&text),
+            Err(error) => error,
+        },
+        ConnectionError::BadConnection(text) => SqlError::lost(text),
+        // Its text may quote a password.
+        _ => SqlError::configuration("the URL of the pool cannot be read"),
     }
 }
 

@@ -35,10 +35,9 @@ pub(super) fn split_last(script: &str) -> (&str, &str) {
     for (at, character) in script.char_indices() {
         match quote {
             Some(open) if character == open => quote = None,
-            Some(_) => {}
             None if matches!(character, '\'' | '"' | '`') => quote = Some(character),
             None if character == ';' => begins = at + 1,
-            None => {}
+            Some(_) | None => {}
         }
     }
     (&script[..begins], script[begins..].trim_start())
