@@ -83,8 +83,9 @@ impl SqlSession for SeaOrmTx {
 
     fn begin(&mut self) -> SqlFuture<'_, ()> {
         Box::pin(async move {
+            self.tx.as_ref().ok_or_else(is_over)?;
             self.depth = 1;
-            self.tx.as_ref().map(drop).ok_or_else(is_over)
+            Ok(())
         })
     }
 

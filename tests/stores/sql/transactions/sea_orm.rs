@@ -28,11 +28,11 @@ impl<C> Sea for C where C: for<'t> Client<Conn = DatabaseConnection, Tx<'t> = Da
 
 /// A call of another key is committed by the only connection of the pool.
 async fn assert_usable<C: Sea>(case: &str, fixture: &Fixture<C>, pool: &DatabaseConnection) {
-    let mut tx = pool.begin().await.unwrap();
-    let call = fixture.call_that_ends(&mut tx, |tx| tx, case, End::Value);
-    assert_eq!(call.await, Some(Ok(fixture.runs.count())), "{case}");
+    let (mut tx, run) = (pool.begin().await.unwrap(), fixture.runs.count() + 1);
+    let call = fixture.call_that_ends(&mut tx, |tx| tx, "next", End::Value);
+    assert_eq!(call.await, Some(Ok(run)), "{case}");
     tx.commit().await.unwrap();
-    assert_eq!(fixture.orders(case).await, 1, "{case}");
+    assert_eq!(fixture.orders("next").await, 1, "{case}");
 }
 
 async fn transactions_within_a_body<C: Sea>() {
@@ -56,7 +56,7 @@ async fn transactions_within_a_body<C: Sea>() {
     tx.commit().await.unwrap();
     let kept = fixture.orders_of(["mine", "kept", "undone"]).await;
     assert_eq!((kept, fixture.records().await), ([1, 1, 0], 1));
-    assert_usable("next", &fixture, &pool).await;
+    assert_usable("after it", &fixture, &pool).await;
 }
 
 /// By a text; SQLite ends it by itself after some errors.
@@ -177,7 +177,7 @@ async fn a_call_after_another_transaction_on_sqlite() {
     assert_refused(answered(fixture.order(), &mut tx).await);
     tx.commit().await.expect_err("all is rolled back");
     assert_eq!(fixture.kept("mine").await, (0, 0));
-    assert_usable("next", &fixture, &pool).await;
+    assert_usable("after it", &fixture, &pool).await;
 }
 
 /// SQLite has rolled back a transaction of this connection that had no call in it, and sea-orm still counts it.
@@ -254,7 +254,7 @@ async fn a_transaction_that_outlives_its_body_on_sqlite() {
             drop(within);
         }
         tx.commit().await.expect_err("it is counted as one within");
-        assert_usable("next", &fixture, &pool).await;
+        assert_usable("after it", &fixture, &pool).await;
         assert_eq!(fixture.kept("mine").await, (0, 1));
     }
 }
