@@ -6,8 +6,8 @@ use idem_runtime::store::sql::{
     Dialect, SqlError, SqlFuture, SqlReceiver, SqlSession, SqlStatement, SqlTransaction,
 };
 use sea_orm::{
-    ConnAcquireErr, DatabaseConnection, DatabaseTransaction, DbErr, RuntimeErr,
-    TransactionTrait as _,
+    ConnAcquireErr, ConnectionTrait as _, DatabaseBackend, DatabaseConnection, DatabaseTransaction,
+    DbErr, RuntimeErr, TransactionTrait as _,
 };
 
 use crate::tx_pool::{TxPool, TxPoolError};
@@ -18,6 +18,7 @@ pub struct SeaOrmTx {
     /// `None` after its end.
     tx: Option<DatabaseTransaction>,
     dialect: &'static Dialect,
+    is_sqlite: bool,
     /// 1 from [`begin`](SqlSession::begin) until its end.
     depth: usize,
 }
@@ -33,10 +34,6 @@ fn is_over() -> SqlError {
 }
 
 impl SeaOrmTx {
-    fn is_sqlite(&self) -> bool {
-        std::ptr::eq(self.dialect, Dialect::SQLITE)
-    }
-
     /// Ends the transaction, and gives its connection back.
     ///
     /// By a text: a transaction that the handler has begun within and left open makes sea-orm's own commit that of a
@@ -83,8 +80,9 @@ impl SqlSession for SeaOrmTx {
 
     fn begin(&mut self) -> SqlFuture<'_, ()> {
         Box::pin(async move {
+            self.tx.as_ref().ok_or_else(is_over)?;
             self.depth = 1;
-            self.tx.as_ref().map(drop).ok_or_else(is_over)
+            Ok(())
         })
     }
 
@@ -95,7 +93,7 @@ impl SqlSession for SeaOrmTx {
 
     fn rollback(&mut self) -> SqlFuture<'_, ()> {
         Box::pin(async move {
-            if self.is_sqlite() {
+            if self.is_sqlite {
                 // SQLite may have rolled back by itself, and would refuse another rollback.
                 let _ = self.script("BEGIN".to_owned(), &mut |_| Ok(())).await;
             }
@@ -105,7 +103,7 @@ impl SqlSession for SeaOrmTx {
 
     /// sea-orm starts it where the transaction is dropped.
     fn start_rollback(&mut self) {
-        if self.is_sqlite() {
+        if self.is_sqlite {
             self.start_script("BEGIN".to_owned());
         }
         self.tx = None;
@@ -155,6 +153,7 @@ impl TxPool for DatabaseConnection {
         })?;
         Ok(SeaOrmTx {
             dialect: tx.dialect(),
+            is_sqlite: tx.get_database_backend() == DatabaseBackend::Sqlite,
             tx: Some(tx),
             depth: 0,
         })

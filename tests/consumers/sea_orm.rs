@@ -7,9 +7,7 @@ use idem_consumers::{Consumer, MemoryQueue, Raw, Summary, TxPool};
 use idem_harness::{MariaDbServer, PostgresServer, TcpProxy, TestDir};
 use idem_runtime::Engine;
 use idem_runtime::store::Store;
-use idem_runtime::store::sql::{
-    Backend, IntoSqlSource, SqlReply, SqlSession, SqlStore, SqlTransaction as _,
-};
+use idem_runtime::store::sql::{Backend, IntoSqlSource, SqlStore};
 use idem_tests::payment::Runs;
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
@@ -129,7 +127,7 @@ impl Shop {
         for (end, rows, dead, bodies) in [
             (End::Value, 1, 0, 1),
             (End::System, 0, 1, 2),
-            (End::Business, 0, 0, 1),
+            (End::Business, 0, 1, 1),
             (End::LeftOpen, 1, 0, 1),
             if goes_on {
                 (End::Failed, 1, 0, 1)
@@ -241,6 +239,7 @@ async fn a_closed_pool_stops_the_consumer() {
 /// PostgreSQL replies to the commit of a failed transaction with a rollback, which is no commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_is_a_rollback_is_none() {
+    use idem_runtime::store::sql::{SqlReply, SqlSession, SqlTransaction as _};
     let server = PostgresServer::start();
     let db = connect(&server.url()).await;
     db.execute_unprepared("CREATE TABLE bills (id text)")

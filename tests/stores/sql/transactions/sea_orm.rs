@@ -12,10 +12,11 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use super::prelude::*;
 
 by!(postgres SeaPostgres: transactions_within_a_body a_body_that_ends_its_transaction
-    a_transaction_that_outlives_its_body);
+    a_transaction_that_outlives_its_body a_repeat_beside_an_open_transaction_is_refused);
 by!(mariadb SeaMySql: transactions_within_a_body a_body_that_ends_its_transaction
-    a_transaction_that_outlives_its_body);
-by!(sqlite SeaSqlite: transactions_within_a_body a_body_that_ends_its_transaction);
+    a_transaction_that_outlives_its_body a_repeat_beside_an_open_transaction_is_refused);
+by!(sqlite SeaSqlite: transactions_within_a_body a_body_that_ends_its_transaction
+    a_repeat_beside_an_open_transaction_is_refused);
 mod servers {
     use super::*;
     by!(postgres SeaPostgres: a_call_within_two_transactions);
@@ -28,11 +29,11 @@ impl<C> Sea for C where C: for<'t> Client<Conn = DatabaseConnection, Tx<'t> = Da
 
 /// A call of another key is committed by the only connection of the pool.
 async fn assert_usable<C: Sea>(case: &str, fixture: &Fixture<C>, pool: &DatabaseConnection) {
-    let mut tx = pool.begin().await.unwrap();
-    let call = fixture.call_that_ends(&mut tx, |tx| tx, case, End::Value);
-    assert_eq!(call.await, Some(Ok(fixture.runs.count())), "{case}");
+    let (mut tx, run) = (pool.begin().await.unwrap(), fixture.runs.count() + 1);
+    let call = fixture.call_that_ends(&mut tx, |tx| tx, "next", End::Value);
+    assert_eq!(call.await, Some(Ok(run)), "{case}");
     tx.commit().await.unwrap();
-    assert_eq!(fixture.orders(case).await, 1, "{case}");
+    assert_eq!(fixture.orders("next").await, 1, "{case}");
 }
 
 async fn transactions_within_a_body<C: Sea>() {
@@ -56,7 +57,7 @@ async fn transactions_within_a_body<C: Sea>() {
     tx.commit().await.unwrap();
     let kept = fixture.orders_of(["mine", "kept", "undone"]).await;
     assert_eq!((kept, fixture.records().await), ([1, 1, 0], 1));
-    assert_usable("next", &fixture, &pool).await;
+    assert_usable("after it", &fixture, &pool).await;
 }
 
 /// By a text; SQLite ends it by itself after some errors.
@@ -125,6 +126,25 @@ async fn a_transaction_that_outlives_its_body<C: Sea>() {
     }
 }
 
+/// The claim waits for the row, by a code of the server.
+async fn a_repeat_beside_an_open_transaction_is_refused<C: Sea>() {
+    let fixture = Fixture::<C>::new().await;
+    let [pool, other] = [
+        C::connect(&fixture.place.url).await,
+        C::connect(&fixture.place.url).await,
+    ];
+    let mut tx = pool.begin().await.unwrap();
+    let call = fixture.call_that_ends(&mut tx, |tx| tx, "mine", End::Value);
+    assert_eq!(call.await, Some(Ok(1)));
+    let mut beside = other.begin().await.unwrap();
+    let repeat = fixture.call("mine").on_running(OnRunning::Reject);
+    assert_running(&refusal(answered(repeat, &mut beside).await));
+    beside.rollback().await.unwrap();
+    tx.commit().await.unwrap();
+    let mut beside = other.begin().await.unwrap();
+    assert_eq!(answered(fixture.call("mine"), &mut beside).await, Ok(1));
+}
+
 async fn a_call_within_two_transactions<C: Sea>() {
     let fixture = Fixture::<C>::new().await;
     let pool = C::connect(&fixture.place.url).await;
@@ -177,7 +197,7 @@ async fn a_call_after_another_transaction_on_sqlite() {
     assert_refused(answered(fixture.order(), &mut tx).await);
     tx.commit().await.expect_err("all is rolled back");
     assert_eq!(fixture.kept("mine").await, (0, 0));
-    assert_usable("next", &fixture, &pool).await;
+    assert_usable("after it", &fixture, &pool).await;
 }
 
 /// SQLite has rolled back a transaction of this connection that had no call in it, and sea-orm still counts it.
@@ -254,38 +274,37 @@ async fn a_transaction_that_outlives_its_body_on_sqlite() {
             drop(within);
         }
         tx.commit().await.expect_err("it is counted as one within");
-        assert_usable("next", &fixture, &pool).await;
+        assert_usable("after it", &fixture, &pool).await;
         assert_eq!(fixture.kept("mine").await, (0, 1));
     }
 }
 
-/// Dropped after each of its polls. The claim sets the time that a statement waits for another writer.
+/// Dropped after each of its first polls, while another writer holds the file. A claim sets the time that a statement
+/// waits for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_claim_restores_the_connection_on_sqlite() {
+    const POLLS: usize = 15;
+    const ROUNDS: usize = 5;
     let fixture = Fixture::<SeaSqlite>::new().await;
     let pool = SeaSqlite::connect(&fixture.place.url).await;
-    for polls in 0.. {
+    let _writer = Sqlite::hold(&fixture.place.url).await;
+    for polls in (0..ROUNDS).flat_map(|_| 0..POLLS) {
         let mut tx = pool.begin().await.unwrap();
         tx.run("PRAGMA busy_timeout = 7700").await.unwrap();
-        let key = format!("after {polls} polls");
-        let ends = {
-            let call = fixture.call_that_ends(&mut tx, |tx| tx, &key, End::Value);
-            let (mut call, mut left) = (pin!(call), polls);
+        {
+            let (mut call, mut left) = (pin!(answered(fixture.order(), &mut tx)), polls);
             poll_fn(|cx| {
                 if left == 0 {
-                    return Poll::Ready(false);
+                    return Poll::Ready(());
                 }
                 left -= 1;
-                call.as_mut().poll(cx).map(|_| true)
+                call.as_mut().poll(cx).map(|answer| panic!("{answer:?}"))
             })
-            .await
-        };
-        assert_eq!(tx.count("PRAGMA busy_timeout").await, 7700, "{key}");
-        tx.rollback().await.unwrap();
-        if ends {
-            assert!(polls > 4, "no claim was dropped");
-            return;
+            .await;
         }
+        let waits = tx.count("PRAGMA busy_timeout").await;
+        assert_eq!(waits, 7700, "after {polls} polls");
+        tx.rollback().await.unwrap();
     }
 }
 
