@@ -5,7 +5,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))
+)]
 
 #[macro_use]
 mod debug;
@@ -14,6 +17,8 @@ mod debug;
 mod builder;
 mod consume;
 mod delivery;
+#[cfg(any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"))]
+mod diesel_pools;
 mod handler_error;
 #[cfg(feature = "_sql")]
 mod in_tx;
@@ -22,6 +27,8 @@ mod jet_stream;
 #[cfg(feature = "kafka")]
 mod kafka_topic;
 mod memory_queue;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+mod pooled_tx;
 #[cfg(any(feature = "nats", feature = "redis-streams"))]
 mod progress;
 #[cfg(feature = "rabbitmq")]
@@ -31,6 +38,8 @@ mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
+#[cfg(feature = "sea-orm")]
+mod sea_orm_pool;
 mod source_events;
 mod subscription;
 #[cfg(feature = "_sql")]
@@ -46,16 +55,14 @@ pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-)]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub use self::pooled_tx::PooledTx;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
@@ -63,12 +70,11 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+#[cfg(feature = "sea-orm")]
+#[doc(hidden)]
+pub use self::sea_orm_pool::SeaOrmTx;
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-)]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

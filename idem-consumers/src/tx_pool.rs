@@ -1,17 +1,24 @@
 //! The pools whose transactions a consumer's handler writes in.
 
-use idem_runtime::store::sql::{SqlError, SqlTransaction};
+use std::error::Error;
+
+use idem_runtime::store::sql::SqlTransaction;
 
 /// A pool of connections of a SQL client, for [`Consumer::in_tx`](crate::Consumer::in_tx).
 ///
 /// | pool | a handler gets |
 /// |---|---|
 /// | `sqlx::Pool` | the connection: `&mut sqlx::PgConnection` |
+/// | `deadpool_postgres::Pool`, `bb8::Pool` of bb8-postgres | a `PooledTx`, which derefs to `tokio_postgres::Client` |
+/// | `diesel_async::pooled_connection::deadpool::Pool`, `…::bb8::Pool` | the connection: `&mut AsyncPgConnection` |
 /// | `mysql_async::Pool` | the transaction: `&mut mysql_async::Transaction<'static>` |
+/// | `sea_orm::DatabaseConnection` | the transaction: `&mut sea_orm::DatabaseTransaction` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pool whose transactions a consumer can use",
-    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9",
-    note = "`mysql-async` for `mysql_async::Pool` 0.37"
+    note = "enable the feature of its client: `postgres`, `mysql` or `sqlite` of idem-consumers for a pool of sqlx 0.9, \
+            `deadpool-postgres` (0.14), `bb8-postgres` (0.9), `mysql-async` (0.37), `sea-orm` (2.0), or for \
+            diesel-async 0.9 `diesel-async-deadpool` or `diesel-async-bb8` beside `diesel-async-postgres` or \
+            `diesel-async-mysql`"
 )]
 pub trait TxPool: Send + Sync + 'static {
     /// A connection for one message. idem begins and ends a transaction on it.
@@ -33,7 +40,7 @@ pub enum TxPoolError {
     /// None for now: the message is delivered again.
     Busy,
     /// None for good: the consumer stops.
-    Closed(SqlError),
+    Closed(Box<dyn Error + Send + Sync>),
 }
 
 #[cfg(feature = "mysql-async")]
@@ -41,7 +48,7 @@ mod mysql_async_pool;
 
 #[cfg(feature = "_sqlx")]
 mod sqlx_pool {
-    use idem_runtime::store::sql::{SqlError, SqlTransaction};
+    use idem_runtime::store::sql::SqlTransaction;
     use sqlx::pool::PoolConnection;
     use sqlx::{Database, Error, Pool};
 
@@ -57,9 +64,7 @@ mod sqlx_pool {
 
         async fn acquire(&self) -> Result<Self::Tx, TxPoolError> {
             Self::acquire(self).await.map_err(|error| match error {
-                Error::PoolClosed | Error::Configuration(_) => {
-                    TxPoolError::Closed(SqlError::configuration(error))
-                }
+                Error::PoolClosed | Error::Configuration(_) => TxPoolError::Closed(error.into()),
                 _ => TxPoolError::Busy,
             })
         }

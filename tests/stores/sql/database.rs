@@ -450,23 +450,38 @@ macro_rules! on_each_database {
 /// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(deadpool_postgres DeadpoolPostgres: $($name)+);
+        by!(tokio_postgres TokioPostgres: $($name)+);
         by!(mysql_async MySqlAsyncClient: $($name)+);
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
+        by!(sea_orm_sqlite SeaSqlite: $($name)+);
     };
 }
 
 /// As `on_each_other_client`, by those of a server.
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(deadpool_postgres DeadpoolPostgres: $($name)+);
+        by!(tokio_postgres TokioPostgres: $($name)+);
         by!(mysql_async MySqlAsyncClient: $($name)+);
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
+        by!(sea_orm_postgres SeaPostgres: $($name)+);
+        by!(sea_orm_mariadb SeaMySql: $($name)+);
     };
 }
 
 /// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
     };
 }
 

@@ -53,7 +53,7 @@ async fn a_dropped_call_leaves_all_or_nothing<C: Client>() {
             match left.1 {
                 None => assert_eq!((again.is_ok(), runs), (true, 1), "{key}"),
                 Some(EntryState::Answered(_)) => {
-                    assert_eq!((again.is_ok(), runs), (true, 0), "{key}")
+                    assert_eq!((again.is_ok(), runs), (true, 0), "{key}");
                 }
                 Some(_) => {
                     assert_unknown(&refusal(again));

@@ -1,9 +1,10 @@
 //! Calls inside the caller's transaction.
 
 mod breaches;
-mod clients;
+pub(crate) mod clients;
 mod commits;
 mod connections;
+mod diesel_async;
 mod digest_key;
 mod dropped;
 mod ended;
@@ -18,6 +19,7 @@ mod outcomes;
 mod prelude;
 mod records;
 mod rolled_back;
+mod sea_orm;
 mod shutdown;
 mod steps;
 mod texts;
