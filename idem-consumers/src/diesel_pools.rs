@@ -1,8 +1,5 @@
 //! The pools of diesel-async, for [`Consumer::in_tx`](crate::Consumer::in_tx).
 
-#[cfg(feature = "diesel-async-deadpool")]
-use idem_runtime::store::sql::SqlError;
-
 use crate::tx_pool::{TxPool, TxPoolError};
 
 /// The parts for one pool and database. `error` says why it gives no connection.
@@ -51,10 +48,7 @@ fn of_bb8(_: diesel_async::pooled_connection::bb8::RunError) -> TxPoolError {
 fn of_deadpool(error: diesel_async::pooled_connection::deadpool::PoolError) -> TxPoolError {
     use diesel_async::pooled_connection::deadpool::PoolError;
     match error {
-        PoolError::Closed => TxPoolError::Closed(SqlError::lost("the pool is closed")),
-        PoolError::NoRuntimeSpecified => {
-            TxPoolError::Closed(SqlError::configuration("the pool has no runtime"))
-        }
+        PoolError::Closed | PoolError::NoRuntimeSpecified => TxPoolError::Closed(error.into()),
         _ => TxPoolError::Busy,
     }
 }

@@ -149,7 +149,7 @@ impl TxPool for DatabaseConnection {
             // A pool that was never connected, or is closed.
             DbErr::Conn(RuntimeErr::Internal(_))
             | DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) => {
-                TxPoolError::Closed(SqlError::configuration(error))
+                TxPoolError::Closed(error.into())
             }
             _ => TxPoolError::Busy,
         })?;

@@ -33,7 +33,7 @@ impl TxPool for Pool {
                 is_begun: false,
             }),
             Err(Error::Driver(error @ DriverError::PoolDisconnected)) => {
-                Err(TxPoolError::Closed(SqlError::configuration(error)))
+                Err(TxPoolError::Closed(error.into()))
             }
             Err(_) => Err(TxPoolError::Busy),
         }
