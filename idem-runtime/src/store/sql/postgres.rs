@@ -31,6 +31,7 @@ const DIALECT: Dialect = Dialect {
     shows_early: false,
     numbered: true,
     // Known without reading the answer, also if it is stored apart from its row or compressed.
+    answer_column: "body",
     body_bytes: "length(body)::bigint",
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.

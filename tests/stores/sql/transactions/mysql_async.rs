@@ -58,22 +58,52 @@ async fn a_connection_with_an_abandoned_claim_is_closed() {
     assert_eq!(shop.kept("next").await, (1, 1));
 }
 
-/// A message of the body's own whose future it dropped.
+/// Its reply would have the number that the client expects of the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_message_of_the_body_refuses_its_answer() {
+async fn a_connection_with_an_abandoned_message_of_idem_is_closed() {
     let shop = Shop::new().await;
     let mut conn = MySqlAsyncClient::connect(&shop.place.url).await;
     let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
-    let call = shop.order().in_tx(&mut tx);
-    let call = call.run(async |tx: &mut Transaction<'_>, _| {
-        let sleeps = tx.query_drop("SELECT SLEEP(1)");
+    assert_eq!(ordered(&shop, &mut tx, "mine").await, Ok(1));
+    {
+        let mut ignore = |_: SqlReply<'_>| Ok(());
+        let sleeps = SqlSession::script(&mut tx, "DO SLEEP(1)".to_owned(), &mut ignore);
         let polled = tokio::time::timeout(Duration::from_millis(1), sleeps).await;
         polled.expect_err("it sleeps");
-        Answer::Ok(1)
-    });
-    assert_aborted(&refusal(call.await));
+    }
     tx.commit().await.expect_err("it is closed");
-    assert_eq!(shop.records().await, 0);
+    conn.query_drop("DO 1").await.expect_err("it is closed");
+    // The server rolls it back when it has slept.
+    session_ends(&shop, i64::from(conn.id())).await;
+    assert_eq!(shop.kept("mine").await, (0, 0));
+}
+
+/// A message of the caller whose future was dropped, before a call or in its body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abandoned_message_of_the_caller_refuses_a_call() {
+    let shop = Shop::new().await;
+    for in_body in [false, true] {
+        let mut conn = MySqlAsyncClient::connect(&shop.place.url).await;
+        let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
+        if !in_body {
+            abandon(&mut tx).await;
+        }
+        let call = shop.order().in_tx(&mut tx);
+        let call = call.run(async |tx: &mut Transaction<'_>, _| {
+            assert!(in_body, "the body runs");
+            abandon(tx).await;
+            Answer::Ok(1)
+        });
+        assert_aborted(&refusal(call.await));
+        tx.commit().await.expect_err("it is closed");
+        assert_eq!(shop.records().await, 0);
+    }
+}
+
+async fn abandon(tx: &mut Transaction<'_>) {
+    let sleeps = tx.query_drop("DO SLEEP(0.2)");
+    let polled = tokio::time::timeout(Duration::from_millis(1), sleeps).await;
+    polled.expect_err("it sleeps");
 }
 
 /// The client discards the rest of it before the next message; an error in it is that of the next message.
@@ -203,6 +233,30 @@ async fn a_store_whose_connections_are_lost_connects_again() {
                 session => drop(operator.run(&format!("KILL {session}")).await),
             }
         }
+    }
+}
+
+/// `BODY` is a reserved word then. (sqlx begins no transaction in this mode: `BEGIN` begins a block.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_in_the_mode_of_oracle() {
+    let shop = Shop::new().await;
+    let opts = || options(&shop.place.url).init(vec!["SET sql_mode = 'ORACLE'"]);
+    let mut conn = Conn::new(opts()).await.unwrap();
+    for runs in [1, 1, 2] {
+        let end = if runs == 2 { "other" } else { "mine" };
+        let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
+        assert_eq!(ordered(&shop, &mut tx, end).await, Ok(runs));
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(shop.kept("mine").await, (1, 2));
+    let store = MySqlStore::builder(opts()).table("oracle").connect().await;
+    let store = store.unwrap();
+    store.migrate().await.unwrap();
+    let engine = Engine::new(store);
+    for answer in [Err(OrderError::Down), Ok(1), Ok(1)] {
+        let call = engine.operation("orders.create").key("order-7");
+        let given = answer.clone();
+        assert_eq!(call.run(async move |_| given).await, answer);
     }
 }
 
