@@ -17,11 +17,6 @@ mod debug;
 mod builder;
 mod consume;
 mod delivery;
-#[cfg(all(
-    any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"),
-    any(feature = "diesel-async-mysql", feature = "diesel-async-postgres")
-))]
-mod diesel_pools;
 mod handler_error;
 #[cfg(feature = "_sql")]
 mod in_tx;
@@ -30,8 +25,6 @@ mod jet_stream;
 #[cfg(feature = "kafka")]
 mod kafka_topic;
 mod memory_queue;
-#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
-mod pooled_tx;
 #[cfg(any(feature = "nats", feature = "redis-streams"))]
 mod progress;
 #[cfg(feature = "rabbitmq")]
@@ -41,8 +34,6 @@ mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
-#[cfg(feature = "sea-orm")]
-mod sea_orm_pool;
 mod source_events;
 mod subscription;
 #[cfg(feature = "_sql")]
@@ -64,8 +55,6 @@ pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
-#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
-pub use self::pooled_tx::PooledTx;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
@@ -73,11 +62,10 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
-#[cfg(feature = "sea-orm")]
-#[doc(hidden)]
-pub use self::sea_orm_pool::SeaOrmTx;
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub use self::tx_pool::tokio_postgres::PooledTx;
 #[cfg(feature = "_sql")]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

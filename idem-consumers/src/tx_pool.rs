@@ -1,5 +1,19 @@
 //! The pools whose transactions a consumer's handler writes in.
 
+#[cfg(all(
+    any(feature = "diesel-async-bb8", feature = "diesel-async-deadpool"),
+    any(feature = "diesel-async-mysql", feature = "diesel-async-postgres")
+))]
+mod diesel_async;
+#[cfg(feature = "mysql-async")]
+mod mysql_async;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
+#[cfg(feature = "_sqlx")]
+mod sqlx;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub(crate) mod tokio_postgres;
+
 use std::error::Error;
 
 use idem_runtime::store::sql::SqlTransaction;
@@ -41,36 +55,4 @@ pub enum TxPoolError {
     Busy,
     /// None for good: the consumer stops.
     Closed(Box<dyn Error + Send + Sync>),
-}
-
-#[cfg(feature = "mysql-async")]
-mod mysql_async_pool;
-
-#[cfg(feature = "_sqlx")]
-mod sqlx_pool {
-    use idem_runtime::store::sql::SqlTransaction;
-    use sqlx::pool::PoolConnection;
-    use sqlx::{Database, Error, Pool};
-
-    use super::{TxPool, TxPoolError};
-
-    #[diagnostic::do_not_recommend]
-    impl<DB: Database> TxPool for Pool<DB>
-    where
-        PoolConnection<DB>: SqlTransaction,
-    {
-        type Tx = PoolConnection<DB>;
-        type Handle = DB::Connection;
-
-        async fn acquire(&self) -> Result<Self::Tx, TxPoolError> {
-            Self::acquire(self).await.map_err(|error| match error {
-                Error::PoolClosed | Error::Configuration(_) => TxPoolError::Closed(error.into()),
-                _ => TxPoolError::Busy,
-            })
-        }
-
-        fn handle(tx: &mut Self::Tx) -> &mut Self::Handle {
-            tx
-        }
-    }
 }

@@ -10,10 +10,10 @@ use sea_orm::{
     DbErr, RuntimeErr, TransactionTrait as _,
 };
 
-use crate::tx_pool::{TxPool, TxPoolError};
+use super::{TxPool, TxPoolError};
 
 /// A transaction of sea-orm, begun where its connection was taken from the pool.
-#[doc(hidden)]
+#[allow(unnameable_types, reason = "a handler gets the transaction in it")]
 pub struct SeaOrmTx {
     /// `None` after its end.
     tx: Option<DatabaseTransaction>,

@@ -1,6 +1,6 @@
 //! The pools of diesel-async, for [`Consumer::in_tx`](crate::Consumer::in_tx).
 
-use crate::tx_pool::{TxPool, TxPoolError};
+use super::{TxPool, TxPoolError};
 
 /// The parts for one pool and database. `error` says why it gives no connection.
 macro_rules! pool {
@@ -16,7 +16,7 @@ macro_rules! pool {
                 type Handle = diesel_async::$Connection;
 
                 async fn acquire(&self) -> Result<Self::Tx, TxPoolError> {
-                    Self::$get(self).await.map_err(|error| $error(&error))
+                    Self::$get(self).await.map_err($error)
                 }
 
                 fn handle(tx: &mut Self::Tx) -> &mut Self::Handle {
@@ -40,12 +40,12 @@ pool! {
 
 /// No pool of bb8 is closed.
 #[cfg(feature = "diesel-async-bb8")]
-fn of_bb8(_: &diesel_async::pooled_connection::bb8::RunError) -> TxPoolError {
+fn of_bb8(_: diesel_async::pooled_connection::bb8::RunError) -> TxPoolError {
     TxPoolError::Busy
 }
 
 #[cfg(feature = "diesel-async-deadpool")]
-fn of_deadpool(error: &diesel_async::pooled_connection::deadpool::PoolError) -> TxPoolError {
+fn of_deadpool(error: diesel_async::pooled_connection::deadpool::PoolError) -> TxPoolError {
     use diesel_async::pooled_connection::deadpool::PoolError;
     match error {
         PoolError::Closed | PoolError::NoRuntimeSpecified => TxPoolError::Closed(error.into()),
