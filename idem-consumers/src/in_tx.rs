@@ -64,16 +64,6 @@ impl<I> Consumer<I> {
     ///
     /// The handler is given to `run` as a closure that pins its future:
     /// `|order, db, cx| Box::pin(place(order, db, cx))`.
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(
-            feature = "bb8-postgres",
-            feature = "deadpool-postgres",
-            feature = "mysql",
-            feature = "postgres",
-            feature = "sqlite"
-        )))
-    )]
     pub fn in_tx<P: TxPool>(self, pool: P) -> ConsumerInTx<P, I> {
         ConsumerInTx {
             consumer: self,

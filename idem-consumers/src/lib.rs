@@ -5,7 +5,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))
+)]
 
 #[macro_use]
 mod debug;
@@ -22,8 +25,6 @@ mod jet_stream;
 #[cfg(feature = "kafka")]
 mod kafka_topic;
 mod memory_queue;
-#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
-mod pooled_tx;
 #[cfg(any(feature = "nats", feature = "redis-streams"))]
 mod progress;
 #[cfg(feature = "rabbitmq")]
@@ -48,24 +49,12 @@ pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "bb8-postgres",
-        feature = "deadpool-postgres",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sqlite"
-    )))
-)]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
-#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
-pub use self::pooled_tx::PooledTx;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
@@ -75,16 +64,8 @@ pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDeliver
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub use self::tx_pool::tokio_postgres::PooledTx;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "bb8-postgres",
-        feature = "deadpool-postgres",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sqlite"
-    )))
-)]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -10,6 +10,7 @@ mod credentials;
 mod desk;
 mod faulty_adapters;
 mod in_tx;
+mod in_tx_mysql_async;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;
@@ -21,4 +22,5 @@ mod rabbitmq;
 mod rabbitmq_tls;
 mod redis_streams;
 mod rules;
+mod sea_orm;
 mod verdicts;

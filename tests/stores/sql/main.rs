@@ -10,4 +10,5 @@
 mod database;
 mod faults;
 mod orders;
+mod sea_orm_service;
 mod transactions;

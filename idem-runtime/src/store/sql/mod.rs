@@ -97,6 +97,8 @@ mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
+#[cfg(any(feature = "diesel-async-mysql", feature = "diesel-async-postgres"))]
+mod diesel_client;
 mod error;
 mod error_kind;
 mod failure;
@@ -108,6 +110,8 @@ mod login;
 mod migrate;
 #[cfg(feature = "_mysql")]
 mod mysql;
+#[cfg(feature = "mysql-async")]
+mod mysql_async_client;
 mod operations;
 mod pool;
 #[cfg(feature = "_postgres")]
@@ -117,6 +121,8 @@ mod purge;
 mod queue;
 mod queued_call;
 mod row;
+#[cfg(feature = "sea-orm")]
+mod sea_orm_client;
 mod session;
 mod source;
 #[cfg(feature = "_sqlite")]

@@ -31,6 +31,7 @@ const DIALECT: Dialect = Dialect {
     shows_early: false,
     numbered: true,
     // Known without reading the answer, also if it is stored apart from its row or compressed.
+    answer_column: "body",
     body_bytes: "length(body)::bigint",
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
@@ -142,8 +143,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
              `ignore_startup_parameters`",
         ),
         // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
-        // prepared statements.
-        "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+        // prepared statements. Nothing is known of an error whose code the client does not give.
+        "" | "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
+            SqlErrorKind::Busy
+        }
         // `XX000` is also what Supavisor returns without room for another client, or without its server.
         code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
 

@@ -22,6 +22,8 @@ use crate::store::StoreErrorKind;
 /// | `tokio_postgres::Config`: without TLS | tokio-postgres |
 /// | `(tokio_postgres::Config, T)`, with a connector `T` for TLS | tokio-postgres |
 /// | `&deadpool_postgres::Pool`, `&bb8::Pool` of bb8-postgres | tokio-postgres |
+/// | `&diesel_async::pooled_connection::deadpool::Pool<_>`, `&…::bb8::Pool<_>` | diesel-async |
+/// | `mysql_async::Opts`, `OptsBuilder`, `&mysql_async::Pool` | `mysql_async` |
 ///
 /// | database | URL |
 /// |---|---|
@@ -52,8 +54,7 @@ impl<B: Backend> SqlSource<B> {
     message = "`{Self}` is no address that this store can connect to",
     label = "not a URL, options of a client, a reference to its pool, or a `SqlSource`",
     note = "of sqlx 0.9, and of the database of the store: a URL, or `&sqlx::PgPool` for a `PostgresStore`",
-    note = "of tokio-postgres 0.7, by the feature `tokio-postgres`, `deadpool-postgres` or `bb8-postgres`: a `Config`, \
-            `(Config, connector)` for TLS, or a reference to a pool"
+    note = "of another client, by its feature: see the guide's page `clients`"
 )]
 pub trait IntoSqlSource<B: Backend> {
     /// The client of the store's own connections.

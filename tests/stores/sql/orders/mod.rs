@@ -110,3 +110,43 @@ fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), killed);
     assert!(!lost.contains(&true), "a caller's own commit");
 }
+
+/// The client's pool and transactions, and the store on its connections.
+#[test]
+fn kills_leave_the_books_right_in_mariadb_by_mysql_async() {
+    let server = MariaDbServer::builder().durable().start();
+    let (url, kills) = (server.url(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("mysql_async", &url, kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("diesel_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_mariadb() {
+    let (server, kills) = (MariaDbServer::builder().durable().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("diesel_mysql", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_sea_orm() {
+    let kills = bound(40, 200);
+    let dir = TestDir::new("orders").expect("there is room for a file");
+    let url = format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display());
+    let lost = lost_with_right_books::<InSqlite>("sea_orm_sqlite", &url, kills, None);
+    assert_eq!(lost, [false; 0]);
+    let server = postgres().start();
+    let killed = Some((&*server, kills / 4));
+    let lost =
+        lost_with_right_books::<InPostgres>("sea_orm_postgres", &server.url(), kills, killed);
+    assert_eq!(lost, [false; 0]);
+    let server = MariaDbServer::builder().durable().start();
+    let lost = lost_with_right_books::<InMariaDb>("sea_orm_mariadb", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}

@@ -169,8 +169,7 @@ impl IntoSqlSource<Postgres> for &deadpool_postgres::Pool {
 
 #[cfg(feature = "bb8-postgres")]
 #[diagnostic::do_not_recommend]
-impl<T> IntoSqlSource<Postgres>
-    for &bb8_postgres::bb8::Pool<bb8_postgres::PostgresConnectionManager<T>>
+impl<T> IntoSqlSource<Postgres> for &bb8::Pool<bb8_postgres::PostgresConnectionManager<T>>
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
     T::Stream: Send + Sync,

@@ -9,7 +9,7 @@ use idem_runtime::store::sql::{
     Dialect, SqlError, SqlFuture, SqlReceiver, SqlSession, SqlStatement, SqlTransaction,
 };
 
-use crate::tx_pool::{TxPool, TxPoolError};
+use super::{TxPool, TxPoolError};
 
 /// A connection of deadpool-postgres or bb8-postgres, in a transaction that idem begins and ends.
 ///

@@ -1,0 +1,230 @@
+//! sea-orm as a client: its transactions are those of callers.
+
+mod error;
+mod sqlite;
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use sea_orm::{
+    ConnectionTrait as _, DatabaseBackend, DatabaseTransaction, DbErr, QueryResult, Statement,
+    TryGetable, Value,
+};
+
+use self::error::session_error;
+use super::argument::SqlArgument;
+use super::bytea::bytea;
+use super::dialect::Dialect;
+use super::error::SqlError;
+use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement};
+use super::transaction::SqlTransaction;
+
+fn value(argument: SqlArgument<'_>) -> Result<Value, SqlError> {
+    Ok(match argument {
+        SqlArgument::Null => Value::Bytes(None),
+        SqlArgument::Bytes(bytes) => Value::Bytes(Some(bytes.to_vec())),
+        SqlArgument::Int(number) => Value::BigInt(Some(number)),
+        SqlArgument::Text(text) => Value::String(Some(text.to_owned())),
+        SqlArgument::Array(_) => return Err(SqlError::client("a transaction sends no arrays")),
+    })
+}
+
+/// The last statement of a script, if it returns rows, and those before it.
+fn query_of(script: &str) -> Option<(&str, &str)> {
+    let script = script.trim_end_matches([';', ' ']);
+    let (before, last) = script.rsplit_once(';').unwrap_or(("", script));
+    let last = last.trim_start();
+    let returns_rows = last.starts_with("SELECT") || last.starts_with("PRAGMA");
+    returns_rows.then_some((before, last))
+}
+
+/// A query with its literal of bytes as a parameter.
+///
+/// sea-orm prepares each query, and keeps it by its text, which is then the same for each key.
+fn parametrized(backend: DatabaseBackend, dialect: &Dialect, query: &str) -> Statement {
+    let (open, close) = dialect.bytes;
+    let literal = query.split_once(open).and_then(|(before, rest)| {
+        let (digits, after) = rest.split_once(close)?;
+        Some((before, bytea(&format!("\\x{digits}"))?, after))
+    });
+    match literal {
+        Some((before, bytes, after)) => {
+            let parameter = if dialect.numbered { "$1" } else { "?" };
+            let text = format!("{before}{parameter}{after}");
+            Statement::from_sql_and_values(backend, text, [Value::Bytes(Some(bytes))])
+        }
+        None => Statement::from_string(backend, query),
+    }
+}
+
+impl SqlSession for DatabaseTransaction {
+    fn dialect(&self) -> &'static Dialect {
+        match self.get_database_backend() {
+            DatabaseBackend::MySql => Dialect::MYSQL,
+            DatabaseBackend::Sqlite => Dialect::SQLITE,
+            // A later database of sea-orm refuses the statements.
+            _ => Dialect::POSTGRES,
+        }
+    }
+
+    fn send<'a>(
+        &'a mut self,
+        statement: SqlStatement<'a>,
+        receive: &'a mut SqlReceiver<'a>,
+    ) -> SqlFuture<'a, ()> {
+        Box::pin(async move {
+            let dialect = self.dialect();
+            let values: Result<Vec<_>, _> = statement.arguments().map(value).collect();
+            let (backend, text) = (self.get_database_backend(), &**statement.text());
+            let sent = Statement::from_sql_and_values(backend, text, values?);
+            if statement.returns_rows() {
+                return forward(dialect, self.query_all_raw(sent).await, receive);
+            }
+            let done = self.execute_raw(sent).await;
+            let done = done.map_err(|error| session_error(dialect, error))?;
+            receive(SqlReply::done(done.rows_affected()))
+        })
+    }
+
+    fn script<'a>(
+        &'a mut self,
+        script: String,
+        receive: &'a mut SqlReceiver<'a>,
+    ) -> SqlFuture<'a, ()> {
+        Box::pin(async move {
+            let dialect = self.dialect();
+            let (before, query) = match query_of(&script) {
+                Some((before, query)) => (before, Some(query)),
+                None => (&*script, None),
+            };
+            if !before.is_empty() {
+                let done = self.execute_unprepared(before).await;
+                done.map_err(|error| session_error(dialect, error))?;
+            }
+            let Some(query) = query else {
+                return receive(SqlReply::done(0));
+            };
+            let query = parametrized(self.get_database_backend(), dialect, query);
+            forward(dialect, self.query_all_raw(query).await, receive)
+        })
+    }
+
+    /// Polls it once, which sends it.
+    fn start_script(&mut self, script: String) {
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = pin!(self.execute_unprepared(&script))
+            .as_mut()
+            .poll(&mut cx);
+    }
+
+    fn in_step(&mut self, _: usize) -> SqlFuture<'_, bool> {
+        Box::pin(async move {
+            let is_sqlite = self.get_database_backend() == DatabaseBackend::Sqlite;
+            Ok(!is_sqlite || sqlite::is_begun(self).await)
+        })
+    }
+
+    fn close(&mut self) -> SqlFuture<'_, ()> {
+        Box::pin(async move {
+            if self.get_database_backend() == DatabaseBackend::Sqlite {
+                sqlite::end(self).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Forwards the rows of a query, and its end.
+fn forward(
+    dialect: &Dialect,
+    rows: Result<Vec<QueryResult>, DbErr>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError> {
+    for row in &rows.map_err(|error| session_error(dialect, error))? {
+        receive(SqlReply::Row(&Columns(row)))?;
+    }
+    receive(SqlReply::done(0))
+}
+
+#[diagnostic::do_not_recommend]
+impl SqlTransaction for DatabaseTransaction {
+    fn session(&mut self) -> &mut dyn SqlSession {
+        self
+    }
+}
+
+struct Columns<'r>(&'r QueryResult);
+
+impl Columns<'_> {
+    fn value<T: TryGetable>(&self, column: usize) -> Result<Option<T>, SqlError> {
+        self.0.try_get_by_index(column).map_err(SqlError::client)
+    }
+}
+
+impl SqlRow for Columns<'_> {
+    fn columns(&self) -> usize {
+        self.0.column_names().len()
+    }
+
+    fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
+        self.value(column)
+    }
+
+    fn text(&self, column: usize) -> Result<Option<Cow<'_, str>>, SqlError> {
+        Ok(self.value::<String>(column)?.map(Cow::Owned))
+    }
+
+    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
+        Ok(self.value::<Vec<u8>>(column)?.map(Cow::Owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_at_the_end_of_a_script() {
+        for (script, expected) in [
+            ("SAVEPOINT a; SELECT 1", Some(("SAVEPOINT a", "SELECT 1"))),
+            (
+                "PRAGMA busy_timeout = 5; ",
+                Some(("", "PRAGMA busy_timeout = 5")),
+            ),
+            ("SELECT 1; RELEASE SAVEPOINT a", None),
+        ] {
+            assert_eq!(query_of(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_literal_of_bytes_is_a_parameter() {
+        for (backend, dialect, query, text) in [
+            (
+                DatabaseBackend::Postgres,
+                Dialect::POSTGRES,
+                "SELECT 1 FROM t WHERE k = decode('0aff', 'hex')",
+                "SELECT 1 FROM t WHERE k = $1",
+            ),
+            (
+                DatabaseBackend::MySql,
+                Dialect::MYSQL,
+                "SELECT 1 FROM t WHERE k = x'0aff' LOCK IN SHARE MODE",
+                "SELECT 1 FROM t WHERE k = ? LOCK IN SHARE MODE",
+            ),
+            (
+                DatabaseBackend::Sqlite,
+                Dialect::SQLITE,
+                "SELECT 1 FROM t WHERE k = x'0aff'",
+                "SELECT 1 FROM t WHERE k = ?",
+            ),
+        ] {
+            let sent = parametrized(backend, dialect, query);
+            let bytes = Value::Bytes(Some(vec![10, 255]));
+            assert_eq!(sent, Statement::from_sql_and_values(backend, text, [bytes]));
+            let plain = parametrized(backend, dialect, "SELECT 1");
+            assert_eq!(plain, Statement::from_string(backend, "SELECT 1"));
+        }
+    }
+}
