@@ -18,16 +18,19 @@ use crate::store::transport;
 
 type Connected = Result<Box<dyn SqlSession>, SqlError>;
 
-/// The client of a store's own connections.
-struct StoreClient {
-    connect:
-        Box<dyn Fn(Option<Credentials>) -> SqlFuture<'static, Box<dyn SqlSession>> + Send + Sync>,
+/// The client of a store's own connections, by the function that makes one.
+struct StoreClient<F> {
+    connect: F,
     warning: Option<String>,
 }
 
-impl SqlClient for StoreClient {
+impl<F, C> SqlClient for StoreClient<F>
+where
+    F: Fn(Option<Credentials>) -> C + Send + Sync,
+    C: Future<Output = Connected> + Send + 'static,
+{
     fn connect(&self, credentials: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>> {
-        (self.connect)(credentials)
+        Box::pin((self.connect)(credentials))
     }
 
     fn warning(&self) -> Option<String> {
@@ -35,17 +38,12 @@ impl SqlClient for StoreClient {
     }
 }
 
-fn source<F>(
-    connect: impl Fn(Option<Credentials>) -> F + Send + Sync + 'static,
-    warning: Option<String>,
-) -> SqlSource<Postgres>
+fn source<F, C>(connect: F, warning: Option<String>) -> SqlSource<Postgres>
 where
-    F: Future<Output = Connected> + Send + 'static,
+    F: Fn(Option<Credentials>) -> C + Send + Sync + 'static,
+    C: Future<Output = Connected> + Send + 'static,
 {
-    SqlSource::new(StoreClient {
-        connect: Box::new(move |credentials| Box::pin(connect(credentials))),
-        warning,
-    })
+    SqlSource::new(StoreClient { connect, warning })
 }
 
 /// A connection of the store that a [`Config`] describes.
