@@ -17,7 +17,7 @@ use std::pin::pin;
 use diesel::connection::{
     TransactionDepthChange, TransactionManagerStatus, ValidTransactionManagerStatus,
 };
-use diesel::query_builder::QueryFragment;
+use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::{DatabaseErrorKind, Error, QueryResult};
 use diesel_async::{AnsiTransactionManager, AsyncConnection, TransactionManager};
 use futures_core::Stream;
@@ -157,16 +157,16 @@ where
 }
 
 /// Forwards the rows of a statement up to its end, also after an error of the receiver.
-async fn forward<C>(
+async fn forward<C, Q>(
     conn: &mut C,
-    message: Message<'_>,
+    query: Q,
     receive: &mut SqlReceiver<'_>,
 ) -> QueryResult<Result<(), SqlError>>
 where
     C: DieselConnection<Backend: Values>,
-    for<'a> Message<'a>: QueryFragment<C::Backend>,
+    Q: Query + QueryFragment<C::Backend> + QueryId,
 {
-    let mut rows = pin!(conn.load(message).await?);
+    let mut rows = pin!(conn.load(query).await?);
     let mut received = Ok(());
     while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
         let row = row?;

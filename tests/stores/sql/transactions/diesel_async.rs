@@ -182,6 +182,27 @@ async fn calls_keep_no_statement_of_their_own<C: Diesel>() {
     assert_eq!(kept[1], kept[2], "{kept:?}");
 }
 
+/// The client gives the reply to a dropped message of the caller to the next one.
+#[tokio::test]
+async fn a_connection_out_of_step_is_refused() {
+    let fixture = Fixture::<DieselMySqlClient>::new().await;
+    loop {
+        let mut conn = DieselMySqlClient::connect(&fixture.place.url).await;
+        let before = ordered_on(&fixture, &mut conn, "before").await;
+        assert_eq!(before, Ok(1));
+        let mut message = Box::pin(conn.batch_execute("DO 1"));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx).is_pending()));
+        if polled.await {
+            drop(message);
+            assert_aborted(&refusal(ordered_on(&fixture, &mut conn, "order").await));
+            assert_eq!(fixture.runs.count(), 1);
+            let used = conn.run("DO 1").await;
+            used.expect_err("it is closed");
+            return;
+        }
+    }
+}
+
 /// The server replies to the commit of an aborted transaction with a rollback, and no error.
 #[tokio::test]
 async fn a_commit_in_an_aborted_transaction_fails() {

@@ -4,9 +4,9 @@ use std::io;
 use std::task::{Context, Waker};
 
 use diesel::mysql::Mysql;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::{Error, QueryResult};
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Untyped};
 use diesel_async::{AsyncConnectionCore as _, AsyncMysqlConnection, SimpleAsyncConnection as _};
 
 use super::message::{Array, Arrays, Message};
@@ -25,10 +25,17 @@ impl DieselConnection for AsyncMysqlConnection {
     const DIALECT: &'static Dialect = Dialect::MYSQL;
     const COMMIT: &'static str = "COMMIT";
 
+    /// Refuses a connection that gives the reply to a message of a dropped future, of whatever user.
     async fn prepare(&mut self) -> Result<(), SqlError> {
         let sent = Sent::on(self)?;
-        let reply = sent.conn.execute_returning_count(Nothing::default()).await;
-        sent.replied(reply).await.map(drop)
+        let reply = number_of(sent.conn, Probe::default()).await;
+        let reply = sent.replied(reply).await;
+        if matches!(reply, Ok(Ok(Some(PROBED)))) {
+            return Ok(());
+        }
+        self.abandon();
+        reply??;
+        Err(SqlError::lost("its replies are those of earlier messages"))
     }
 
     /// Closes the connection: the next message would be given the reply to the abandoned one.
@@ -36,7 +43,7 @@ impl DieselConnection for AsyncMysqlConnection {
         status(self).set_in_error();
         // The first may be held up by statements that diesel-async forgets before another message.
         for _ in 0..2 {
-            let surplus = Nothing { surplus: Some(0) };
+            let surplus = Probe { surplus: Some(0) };
             let mut refused = self.execute_returning_count(surplus);
             let _ = refused
                 .as_mut()
@@ -75,18 +82,21 @@ impl DieselConnection for AsyncMysqlConnection {
     }
 }
 
+/// The number that a [`Probe`] returns.
+const PROBED: i64 = 4242;
+
 /// A statement without effect, which a connection keeps.
 ///
 /// It is kept by its type: with a surplus argument, the client notices that before it writes anything, and closes the
 /// connection.
 #[derive(Default)]
-struct Nothing {
+struct Probe {
     surplus: Option<i64>,
 }
 
-impl QueryFragment<Mysql> for Nothing {
+impl QueryFragment<Mysql> for Probe {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Mysql>) -> QueryResult<()> {
-        out.push_sql("DO 0");
+        out.push_sql(&format!("SELECT {PROBED}"));
         match &self.surplus {
             Some(surplus) => out.push_bind_param_value_only::<BigInt, _>(surplus),
             None => Ok(()),
@@ -94,7 +104,11 @@ impl QueryFragment<Mysql> for Nothing {
     }
 }
 
-impl QueryId for Nothing {
+impl Query for Probe {
+    type SqlType = Untyped;
+}
+
+impl QueryId for Probe {
     type QueryId = Self;
 
     const HAS_STATIC_QUERY_ID: bool = true;
@@ -126,13 +140,6 @@ fn error_of_driver(text: &str) -> Option<SqlError> {
 
 /// The number of the last error of the session, if the server knows it.
 async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError> {
-    let mut number = None;
-    let mut read = |reply: SqlReply<'_>| {
-        if let SqlReply::Row(row) = reply {
-            number = row.int(0)?;
-        }
-        Ok(())
-    };
     // The next statement that is prepared forgets it.
     let copy = "GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO";
     if let Err(error) = conn.batch_execute(copy).await {
@@ -140,12 +147,27 @@ async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError
         return error_of_driver(&text).map_or(Ok(None), Err);
     }
     let select = Message::of_text("SELECT CAST(@idem_error AS SIGNED)");
-    let read = forward(conn, select, &mut read).await;
-    read.map_err(|error| match client_error(error) {
+    let number = number_of(conn, select).await;
+    number.map_err(|error| match client_error(error) {
         Ok(_) => SqlError::lost("no reply behind an error"),
         Err(error) => error,
-    })??;
-    Ok(number)
+    })?
+}
+
+/// The number that a query returns.
+async fn number_of(
+    conn: &mut AsyncMysqlConnection,
+    query: impl Query + QueryFragment<Mysql> + QueryId + Send,
+) -> QueryResult<Result<Option<i64>, SqlError>> {
+    let mut number = None;
+    let mut read = |reply: SqlReply<'_>| {
+        if let SqlReply::Row(row) = reply {
+            number = row.int(0)?;
+        }
+        Ok(())
+    };
+    let read = forward(conn, query, &mut read).await?;
+    Ok(read.map(|()| number))
 }
 
 impl Arrays for Mysql {

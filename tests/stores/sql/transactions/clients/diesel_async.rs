@@ -50,6 +50,16 @@ macro_rules! client {
                 let begun = AnsiTransactionManager::begin_transaction(conn).await;
                 begun.expect("the server is up");
                 let (value, end) = work(conn).await;
+                // A message of the body may have been dropped, of which neither idem nor diesel-async knows.
+                if !Self::DISCARDS_REPLIES {
+                    let number = diesel::select(sql::<BigInt>("4242")).get_result::<i64>(conn);
+                    if !matches!(number.await, Ok(4242)) {
+                        return (
+                            value,
+                            Err("its replies are those of earlier messages".to_owned()),
+                        );
+                    }
+                }
                 let ended = match end {
                     Ended::Commit => AnsiTransactionManager::commit_transaction(conn).await,
                     Ended::Rollback | Ended::Drop => {
