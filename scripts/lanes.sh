@@ -26,6 +26,7 @@ ordinary=(
     "semantics"
     "layered"
     "http"
+    "services"
     "shapes"
     "history"
     "observed"

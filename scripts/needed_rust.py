@@ -24,7 +24,7 @@ def version(text):
 text = open(described).read()
 crate = re.search(r'^name = "(.+)"', text, re.M)[1]
 base = version(re.search(r'^rust-version = "([\d.]+)"', text, re.M)[1])
-features = re.findall(r"^## (.*)\n([a-z-]+) = ", text, re.M)
+features = re.findall(r"^## (.*)\n([a-z0-9-]+) = ", text, re.M)
 metadata = json.loads(cargo("metadata", "--quiet", "--format-version", "1", "--all-features"))
 declared = {(package["name"], package["version"]): package["rust_version"] for package in metadata["packages"]}
 

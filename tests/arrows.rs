@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest: each imports only from the layers before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "debug", "error", "identity", "record", "outcome", "policy", "env", "store", "local", "call",
-    "engine", "http", "testing",
+    "engine", "http", "grpc", "testing",
 ];
 
 /// Modules that may import any layer, and that no layer imports: the crate's own front, and its documentation.

@@ -64,15 +64,6 @@ impl<I> Consumer<I> {
     ///
     /// The handler is given to `run` as a closure that pins its future:
     /// `|order, db, cx| Box::pin(place(order, db, cx))`.
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(
-            feature = "mysql",
-            feature = "postgres",
-            feature = "sea-orm",
-            feature = "sqlite"
-        )))
-    )]
     pub fn in_tx<P: TxPool>(self, pool: P) -> ConsumerInTx<P, I> {
         ConsumerInTx {
             consumer: self,
@@ -193,7 +184,7 @@ impl<P: TxPool, I> ConsumerInTx<P, I> {
 
     fn unavailable(&self, error: TxPoolError, attempt: Option<u32>) -> Decided {
         match error {
-            TxPoolError::Closed(cause) => Decided::stop(ConsumerError::Pool(cause.into())),
+            TxPoolError::Closed(cause) => Decided::stop(ConsumerError::Pool(cause)),
             TxPoolError::Busy => Decided::of(Verdict::Retry(Some(self.consumer.pause(attempt)))),
         }
     }

@@ -5,7 +5,10 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // A private feature: what it guards names the public ones by hand.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql", feature = "_sqlx"))))]
+#![cfg_attr(
+    docsrs,
+    doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))
+)]
 
 #[macro_use]
 mod debug;
@@ -31,8 +34,6 @@ mod reconnect;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
-#[cfg(feature = "sea-orm")]
-mod sea_orm_pool;
 mod source_events;
 mod subscription;
 #[cfg(feature = "_sql")]
@@ -48,15 +49,6 @@ pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::handler_error::HandlerError;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sea-orm",
-        feature = "sqlite"
-    )))
-)]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamBuilder, JetStreamDelivery};
@@ -70,20 +62,10 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamBuilder, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
-#[cfg(feature = "sea-orm")]
-#[doc(hidden)]
-pub use self::sea_orm_pool::SeaOrmTx;
 pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
+#[cfg(any(feature = "bb8-postgres", feature = "deadpool-postgres"))]
+pub use self::tx_pool::tokio_postgres::PooledTx;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "mysql",
-        feature = "postgres",
-        feature = "sea-orm",
-        feature = "sqlite"
-    )))
-)]
 pub use self::tx_pool::{TxPool, TxPoolError};
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -17,10 +17,15 @@ macro_rules! pages {
                     not(doctest),
                     all(
                         feature = "axum",
+                        feature = "deadpool-postgres",
+                        feature = "diesel-async-deadpool",
+                        feature = "diesel-async-postgres",
                         feature = "macros",
                         feature = "metrics",
+                        feature = "mysql-async",
                         feature = "postgres",
                         feature = "redis",
+                        feature = "sea-orm",
                         feature = "testing",
                         feature = "tokens",
                         feature = "tracing"
@@ -36,11 +41,13 @@ macro_rules! pages {
 pages! {
     arguments "docs/guide/arguments.md"
     changes "docs/guide/changes.md"
+    clients "docs/guide/clients.md"
     compare "docs/guide/compare.md"
     compensation "docs/guide/compensation.md"
     errors "docs/guide/errors.md"
     existing "docs/guide/existing.md"
     features "docs/guide/features.md"
+    grpc "docs/guide/grpc.md"
     guarantee "docs/guide/guarantee.md" "docs/diagrams/links.md"
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"

@@ -2,7 +2,7 @@
 // Without a feature, links to its items are broken.
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #![cfg_attr(
-    not(all(feature = "http", feature = "macros", feature = "sqlite")),
+    not(all(feature = "macros", feature = "sqlite", feature = "tonic")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 // Its examples are compiled where all features are there that they use: none of them hides a line for that.
@@ -34,6 +34,8 @@ mod call;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "tonic")]
+pub mod grpc;
 pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
@@ -55,10 +57,6 @@ pub use outcome::on_error;
 pub use call::context::{Context, context, try_context};
 pub use call::{CallBuilder, Step, StepCall, step};
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-)]
 pub use call::{CallInTx, step_in_tx};
 pub use call::{Engine, HasEngine, InstallError};
 pub use engine::{EngineBuilder, ShutdownError};

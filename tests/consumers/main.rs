@@ -10,12 +10,14 @@ mod credentials;
 mod desk;
 mod faulty_adapters;
 mod in_tx;
+mod in_tx_mysql_async;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;
 mod losses;
 mod memory;
 mod nats;
+mod pools;
 mod rabbitmq;
 mod rabbitmq_tls;
 mod redis_streams;

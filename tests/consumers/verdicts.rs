@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bb8_postgres::{PostgresConnectionManager, bb8};
 use idem_consumers::{Consumer, DeadLetterReason as Reason, MemoryQueue, OnBusinessError, Summary};
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::memory::MemoryStore;
@@ -10,6 +11,7 @@ use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
 use idem_runtime::{Context, Engine, OnDuplicate, Policy};
 use idem_tests::payment::Runs;
 use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
+use tokio_postgres::NoTls;
 
 use super::adapter::{Adapter, Fault};
 use super::desk::BillError::{self, BankDown, NoSuchAccount, NoSuchBill, TimedOut};
@@ -188,52 +190,82 @@ async fn a_message_has_the_verdict_of_its_call() {
     }
 }
 
-/// The same in a transaction, whose rows are there if the handler succeeds.
+/// The same in a transaction of this pool, whose rows are there if the handler succeeds. `$insert` is its statement.
 macro_rules! in_a_transaction {
-    ($store:ident, $pool:ident, $connection:ident, $url:expr) => {
+    ($store:ident, $url:expr, $Sqlx:ident, $pool:expr, |$db:ident, $row:ident| $insert:expr) => {
         let store = $store::connect($url).await.unwrap();
         store.migrate().await.unwrap();
-        let (engine, pool) = (Engine::new(store), $pool::connect($url).await.unwrap());
+        let (engine, sqlx, pool) = (
+            Engine::new(store),
+            $Sqlx::connect($url).await.unwrap(),
+            $pool,
+        );
         let table = sqlx::query("CREATE TABLE bills (id integer)");
-        table.execute(&pool).await.unwrap();
+        table.execute(&sqlx).await.unwrap();
         for case in cases() {
             let (queue, source, bodies) = case.queue();
             let (end, count) = (case.end, bodies.clone());
             let consumer = case.consumer(&engine).in_tx(pool.clone());
-            let ended = consumer.run(source, move |bill: u32, db: &mut sqlx::$connection, _| {
+            let ended = consumer.run(source, move |bill: u32, $db, _| {
                 let count = count.clone();
                 Box::pin(async move {
-                    let row = AssertSqlSafe(format!("INSERT INTO bills VALUES ({bill})"));
-                    sqlx::query(row).execute(db).await.unwrap();
+                    let $row = format!("INSERT INTO bills VALUES ({bill})");
+                    $insert.await.unwrap();
                     end(count.start())
                 })
             });
             let summary = ended.await.unwrap();
-            case.check(stringify!($store), (&queue, summary), bodies.count());
+            case.check(stringify!($pool), (&queue, summary), bodies.count());
             let rows = sqlx::query_scalar("SELECT count(*) FROM bills");
-            let rows: i64 = rows.fetch_one(&pool).await.unwrap();
-            assert_eq!(rows, case.rows, "{}: {}", stringify!($store), case.name);
-            let emptied = sqlx::query("DELETE FROM bills").execute(&pool).await;
+            let rows: i64 = rows.fetch_one(&sqlx).await.unwrap();
+            assert_eq!(rows, case.rows, "{}: {}", stringify!($pool), case.name);
+            let emptied = sqlx::query("DELETE FROM bills").execute(&sqlx).await;
             emptied.unwrap();
         }
+    };
+    ($store:ident, $Sqlx:ident, $url:expr) => {
+        let pool = $Sqlx::connect($url).await.unwrap();
+        in_a_transaction!($store, $url, $Sqlx, pool, |db, row| sqlx::query(
+            AssertSqlSafe(row)
+        )
+        .execute(&mut *db));
     };
 }
 
 #[tokio::test]
 async fn rows_and_record_are_one_transaction_on_postgres() {
     let server = PostgresServer::start();
-    in_a_transaction!(PostgresStore, PgPool, PgConnection, &*server.url());
+    in_a_transaction!(PostgresStore, PgPool, &*server.url());
+}
+
+#[tokio::test]
+async fn rows_and_record_are_one_transaction_of_deadpool_postgres() {
+    let server = PostgresServer::start();
+    let manager = deadpool_postgres::Manager::new(server.url().parse().unwrap(), NoTls);
+    let pool = deadpool_postgres::Pool::builder(manager).max_size(1);
+    let pool = pool.build().unwrap();
+    in_a_transaction!(PostgresStore, &*server.url(), PgPool, pool, |db, row| db
+        .execute(&row, &[]));
+}
+
+#[tokio::test]
+async fn rows_and_record_are_one_transaction_of_bb8_postgres() {
+    let server = PostgresServer::start();
+    let manager = PostgresConnectionManager::new(server.url().parse().unwrap(), NoTls);
+    let pool = bb8::Pool::builder().max_size(1).build_unchecked(manager);
+    in_a_transaction!(PostgresStore, &*server.url(), PgPool, pool, |db, row| db
+        .execute(&row, &[]));
 }
 
 #[tokio::test]
 async fn rows_and_record_are_one_transaction_on_mariadb() {
     let server = MariaDbServer::start();
-    in_a_transaction!(MySqlStore, MySqlPool, MySqlConnection, &*server.url());
+    in_a_transaction!(MySqlStore, MySqlPool, &*server.url());
 }
 
 #[tokio::test]
 async fn rows_and_record_are_one_transaction_on_sqlite() {
     let dir = TestDir::new("consumer").unwrap();
     let url = format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display());
-    in_a_transaction!(SqliteStore, SqlitePool, SqliteConnection, &*url);
+    in_a_transaction!(SqliteStore, SqlitePool, &*url);
 }

@@ -11,16 +11,16 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
+use diesel_async::{AsyncMysqlConnection, AsyncPgConnection};
 use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::store::sql::{
-    Backend, MySqlStore, PostgresStore, SqlSource, SqlStoreBuilder, SqliteStore,
-};
+use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::bounds::bound;
 use idem_tests::sql::InSql;
-use idem_tests::tokio_postgres::TokioPostgresClient;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
+use mysql_async::{Opts, OptsBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 /// The shapes of Redis whose deciding code differs: by the commands they support, and across slots.
@@ -123,13 +123,41 @@ fn databases() -> Vec<Place> {
     });
     // Another client of the same database.
     let tokio_postgres = database(("tokio_postgres", false), PostgresServer::start, |url| {
-        let config = url.parse().expect("a URL");
-        PostgresStore::builder(SqlSource::new(TokioPostgresClient(config)))
+        let config: tokio_postgres::Config = url.parse().expect("a URL");
+        PostgresStore::builder(config)
+    });
+    let diesel_postgres = database(("diesel_postgres", false), PostgresServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        PostgresStore::builder(&pool)
+    });
+    let diesel_mysql = database(("diesel_mysql", false), MariaDbServer::start, |url| {
+        let manager = AsyncDieselConnectionManager::<AsyncMysqlConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager).build().expect("a pool");
+        MySqlStore::builder(&pool)
     });
     let mariadb = database(("mariadb", true), MariaDbServer::start, |url| {
         MySqlStore::builder(url)
     });
-    vec![sqlite, postgres, tokio_postgres, mariadb]
+    // A statement counts the rows that it has changed; with the other setting, and always with sqlx, those it has found.
+    let mysql_async = |name, decides, found_rows| {
+        database((name, decides), MariaDbServer::start, move |url| {
+            let opts = Opts::from_url(url).expect("a URL");
+            MySqlStore::builder(OptsBuilder::from_opts(opts).client_found_rows(found_rows))
+        })
+    };
+    let mysql_async_changed = mysql_async("mysql_async_changed_rows", true, false);
+    let mysql_async_found = mysql_async("mysql_async_found_rows", false, true);
+    vec![
+        sqlite,
+        postgres,
+        tokio_postgres,
+        mariadb,
+        mysql_async_changed,
+        mysql_async_found,
+        diesel_postgres,
+        diesel_mysql,
+    ]
 }
 
 fn database<B: Backend, S>(

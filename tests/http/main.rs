@@ -4,5 +4,6 @@
 
 mod attribute;
 mod client;
+mod grpc;
 mod layer;
 mod server;

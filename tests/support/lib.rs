@@ -27,7 +27,6 @@ pub mod secret;
 pub mod seeded;
 pub mod shop;
 pub mod sql;
-pub mod tokio_postgres;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
 pub use layers::InLayers;

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS idem_records (
     detail      BIGINT       NOT NULL COMMENT 'P, Q: lease in ms; D, E, T: tag of the type; U: cause',
     retain_ms   BIGINT       NOT NULL COMMENT 'how long it was written to be kept',
     fingerprint BINARY(20)   NOT NULL COMMENT '16 bytes: what was asked; 4: tags of the types of its answers',
-    body        LONGBLOB              COMMENT 'D, E: the answer; layout 51: the steps',
+    `body`      LONGBLOB              COMMENT 'D, E: the answer; layout 51: the steps',
     expires_us  BIGINT       NOT NULL COMMENT 'microseconds since 1970',
     version     BIGINT       NOT NULL COMMENT 'grows with every write',
     -- For the purge alone.

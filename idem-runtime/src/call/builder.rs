@@ -287,10 +287,6 @@ impl<P> CallBuilder<P> {
 
     /// The call inside a transaction: see [`CallInTx`](crate::CallInTx).
     #[cfg(feature = "_sql")]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-    )]
     pub fn in_tx<T>(self, tx: &mut T) -> CallInTx<'_, T, P>
     where
         T: crate::store::sql::SqlTransaction + ?Sized,

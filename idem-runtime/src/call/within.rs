@@ -69,14 +69,14 @@ struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
     own: bool,
-    /// The transaction depth that sqlx counts while the body runs.
+    /// The number of transactions that the client counts while the body runs.
     depth: usize,
     /// A `BEGIN` is in progress. If dropped now, sqlx does not know of the transaction.
     begins: bool,
 }
 
 impl<T: SqlTransaction + ?Sized> Part<'_, T> {
-    /// Refuses a connection on which sqlx counts a transaction that the database does not have.
+    /// Refuses a connection on which the client counts a transaction that the database does not have.
     async fn check(&mut self, key: &RecordKey) -> Result<(), Error> {
         let most = self.tx.most();
         self.begins = true;
@@ -91,9 +91,9 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
             return Err(error.because(cause));
         }
         Err(error.detail(
-            "sqlx counts a transaction on this connection that SQLite may have rolled back by itself, as it \
-             does after some errors; the connection is closed. Do not begin a transaction of sqlx within \
-             another around a call: use the outer one, and `SAVEPOINT`",
+            "the SQL client counts a transaction on this connection that the database may have rolled back by \
+             itself, as SQLite does after some errors; the connection is closed. Do not begin a transaction of the \
+             client within another around a call: use the outer one, and `SAVEPOINT`",
         ))
     }
 

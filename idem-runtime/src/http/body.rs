@@ -20,14 +20,14 @@ pub struct Buffered<B: Body> {
 
 /// The data and the trailers of a body, in memory. Cloning shares the data.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Collected {
+pub(crate) struct Collected {
     pub(super) data: Bytes,
     // Boxed, because futures hold it and few bodies have any.
     trailers: Option<Box<HeaderMap>>,
 }
 
 impl Collected {
-    pub(super) fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+    pub(crate) fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self {
             data,
             trailers: trailers.map(Box::new),
@@ -80,7 +80,7 @@ pub(super) enum BodyEnd<B: Body> {
     Broken(B::Error),
 }
 
-/// Reads a body until it exceeds `max_bytes`, and passes its data to `show`.
+/// Reads a body until it exceeds `max_bytes`, or until `show`, which gets its data, returns `false`.
 ///
 /// Of a body whose size hint exceeds the limit, nothing is read.
 ///
@@ -90,7 +90,7 @@ pub(super) enum BodyEnd<B: Body> {
 pub(super) async fn read<B: Body>(
     body: B,
     max_bytes: usize,
-    mut show: impl FnMut(&[u8]),
+    mut show: impl FnMut(&[u8]) -> bool,
 ) -> (Collected, BodyEnd<B>) {
     let mut body = Box::pin(body);
     let mut read = ReadData::default();
@@ -106,9 +106,9 @@ pub(super) async fn read<B: Body>(
             Some(Err(error)) => break BodyEnd::Broken(error),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
-                    show(&data);
+                    let goes_on = show(&data);
                     read.push(data);
-                    if read.len() > max_bytes {
+                    if !goes_on || read.len() > max_bytes {
                         break BodyEnd::More(body);
                     }
                 }

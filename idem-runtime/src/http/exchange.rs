@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::CONTENT_TYPE;
-use ::http::{Response, StatusCode};
+use ::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
 
 use super::body::{BodyEnd, Buffered, Collected, read};
 use super::headers::{StoredHeaders, media_type};
+use super::protocol::{Messages, Protocol};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
@@ -26,6 +27,8 @@ pub(crate) struct Rules {
     pub(super) headers: StoredHeaders,
     /// `None`: [`RESPONSE_BYTES`], or the engine's limit of a value if that is more.
     pub(super) max_response_bytes: Option<usize>,
+    /// `None`: HTTP itself.
+    pub(super) protocol: Option<Arc<dyn Protocol>>,
 }
 
 /// The default limit of a stored response, in bytes.
@@ -39,21 +42,37 @@ impl Rules {
         asked.min(format.max_own_bytes())
     }
 
-    /// Encodes a response as an answer: its status, the headers that are stored, and this body.
+    /// The body of a response that is not a handler's.
+    pub(super) fn collected(&self, headers: &mut HeaderMap, body: Bytes) -> Collected {
+        match &self.protocol {
+            Some(protocol) => protocol.collected(headers, body),
+            None => Collected::new(body, None),
+        }
+    }
+
+    /// The status of a response, or the one that it stands for.
+    pub(super) fn status_of<B>(&self, response: &Response<B>, body: &Collected) -> StatusCode {
+        let protocol = self.protocol.as_ref();
+        let treated_as = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
+        treated_as.unwrap_or(response.status())
+    }
+
+    /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
+    /// for](Self::status_of) the status `treated_as`.
     pub(super) fn encode<B>(
         &self,
         response: &Response<B>,
+        treated_as: StatusCode,
         body: &Collected,
         format: &Format,
     ) -> Encoded {
-        let status = response.status();
-        let outcome = match status.as_u16() {
+        let outcome = match treated_as.as_u16() {
             ..400 => OutcomeKind::Value,
             _ => OutcomeKind::Error,
         };
         let trailers = body.trailers().map(|trailers| self.headers.of(trailers));
         let written = EncodableResponse {
-            status,
+            status: response.status(),
             headers: self.headers.of(response.headers()).collect(),
             trailers: trailers.into_iter().flatten().collect(),
             body,
@@ -78,6 +97,8 @@ pub(super) struct RequestEnd<B: Body, E> {
 pub(super) enum ServiceEnd<B: Body, E> {
     Answered {
         response: Response<Buffered<B>>,
+        /// Its status, or the one that it stands for.
+        status: StatusCode,
         disposition: Disposition,
     },
     Failed(E),
@@ -117,6 +138,13 @@ impl<B: Body, E> RequestEnd<B, E> {
             Err(error) => return Self::executed(ServiceEnd::Failed(error)),
         };
         let own = response.extensions().get::<KeyVerdict>().copied();
+        if let Some(protocol) = &rules.protocol
+            // Another status is that of a layer inside, which knows no message.
+            && response.status() == StatusCode::OK
+            && matches!(own, None | Some(KeyVerdict::Store))
+        {
+            return Self::of_message(response, own, &**protocol, rules, max_bytes).await;
+        }
         let (verdict, challenge) = if let Some(verdict) = own {
             (verdict, Challenge::Is(false))
         } else {
@@ -133,6 +161,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             (verdict, challenge)
         };
         let is_stream = is_stream(&response);
+        let status = response.status();
         let (parts, body) = response.into_parts();
         let (body, disposition) = match verdict {
             KeyVerdict::Store if is_stream => (
@@ -140,7 +169,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 Disposition::Lost(Unencodable::Stream),
             ),
             KeyVerdict::Store => {
-                let (read, end) = read(body, max_bytes, |_| ()).await;
+                let (read, end) = read(body, max_bytes, |_| true).await;
                 let is_challenge =
                     || matches!(challenge, Challenge::ByBody) && is_payment_challenge(&read.data);
                 let disposition = match &end {
@@ -156,21 +185,66 @@ impl<B: Body, E> RequestEnd<B, E> {
         let response = Response::from_parts(parts, body);
         Self::executed(ServiceEnd::Answered {
             response,
+            status,
+            disposition,
+        })
+    }
+
+    /// The response of a service whose status comes after its message.
+    async fn of_message(
+        response: Response<B>,
+        own: Option<KeyVerdict>,
+        protocol: &dyn Protocol,
+        rules: &Rules,
+        max_bytes: usize,
+    ) -> Self {
+        let (parts, body) = response.into_parts();
+        let mut counter = protocol.counter();
+        let mut messages = Messages::None;
+        let show = |data: &[u8]| {
+            messages = counter(data);
+            messages != Messages::More
+        };
+        let (read, end) = read(body, max_bytes, show).await;
+        let (headers, trailers) = (&parts.headers, read.trailers());
+        let treated_as = protocol.status(headers, trailers);
+        let disposition = match (&end, treated_as) {
+            (BodyEnd::Broken(_), _) | (BodyEnd::Whole, None) => Disposition::Broken,
+            (BodyEnd::More(_), _) if messages == Messages::More => {
+                Disposition::Lost(Unencodable::Stream)
+            }
+            (BodyEnd::More(_), _) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
+            (BodyEnd::Whole, Some(status)) => {
+                let own = own.or_else(|| protocol.verdict(headers, trailers));
+                match own.unwrap_or_else(|| rules.status.verdict(status)) {
+                    KeyVerdict::Store => Disposition::Whole,
+                    verdict => Disposition::Nothing(verdict),
+                }
+            }
+        };
+        let status = treated_as.unwrap_or(parts.status);
+        let response = Response::from_parts(parts, Buffered::new(read, end));
+        Self::executed(ServiceEnd::Answered {
+            response,
+            status,
             disposition,
         })
     }
 
     /// The response of an earlier attempt, found by a reconcile hook. It is stored, whatever its status.
-    pub(super) fn landed(response: Response<Bytes>) -> Self {
-        let (parts, body) = response.into_parts();
+    pub(super) fn landed(response: Response<Bytes>, rules: &Rules) -> Self {
+        let (mut parts, body) = response.into_parts();
+        let body = rules.collected(&mut parts.headers, body);
         let disposition = if is_final(parts.status) {
             Disposition::Whole
         } else {
             Disposition::Lost(Unencodable::Stream)
         };
-        let response = Response::from_parts(parts, Buffered::whole(Collected::new(body, None)));
+        let response = Response::from_parts(parts, Buffered::whole(body));
+        let status = rules.status_of(&response, response.body().read());
         Self::executed(ServiceEnd::Answered {
             response,
+            status,
             disposition,
         })
     }
@@ -216,19 +290,21 @@ impl<B: Body, E> Sealed for RequestEnd<B, E> {}
 
 impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let response = match &self.end {
+        let (response, status) = match &self.end {
             ServiceEnd::Answered {
                 response,
+                status,
                 disposition: Disposition::Whole,
-            } => response,
+            } => (response, *status),
             ServiceEnd::Answered {
                 disposition: Disposition::Lost(why),
                 ..
             } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
             ServiceEnd::Answered {
                 disposition: Disposition::Nothing(verdict),
-                response,
-            } => return settled_as(*verdict, Some(response.status())),
+                status,
+                ..
+            } => return settled_as(*verdict, Some(*status)),
             ServiceEnd::Answered {
                 disposition: Disposition::Broken,
                 ..
@@ -239,7 +315,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, response.body().read(), format)
+        rules.encode(response, status, response.body().read(), format)
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {
@@ -249,6 +325,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
         *response.headers_mut() = stored.headers;
         Ok(Self::executed(ServiceEnd::Answered {
             response,
+            status: stored.status,
             disposition: Disposition::Nothing(KeyVerdict::Store),
         }))
     }
@@ -266,7 +343,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     }
 
     fn succeeded(&self) -> bool {
-        matches!(&self.end, ServiceEnd::Answered { response, .. } if response.status().as_u16() < 400)
+        matches!(&self.end, ServiceEnd::Answered { status, .. } if status.as_u16() < 400)
     }
 
     fn schemas() -> [u32; 2] {

@@ -90,6 +90,8 @@ pub(super) fn media_type(content_type: &HeaderValue) -> &[u8] {
 #[derive(Clone, Debug)]
 pub(super) struct StoredHeaders {
     list: List,
+    /// The list is the service's own.
+    is_own: bool,
     /// Exceptions from the list.
     never: Vec<HeaderName>,
 }
@@ -106,6 +108,7 @@ impl Default for StoredHeaders {
     fn default() -> Self {
         Self {
             list: List::Only(names(&STORED).map(Cow::Borrowed).collect()),
+            is_own: false,
             never: Vec::new(),
         }
     }
@@ -116,6 +119,7 @@ impl StoredHeaders {
     pub(super) const fn of_author() -> Self {
         Self {
             list: List::All,
+            is_own: false,
             never: Vec::new(),
         }
     }
@@ -123,6 +127,19 @@ impl StoredHeaders {
     /// Clears the list; [`store`](Self::store) adds to it from then on.
     pub(super) fn only(&mut self) {
         self.list = List::Only(Vec::new());
+        self.is_own = true;
+    }
+
+    /// Selects all headers, because the handler has named each of them; of a list of the service's own, its names and
+    /// these ones.
+    #[cfg(feature = "tonic")]
+    pub(super) fn all_or_own_and(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        if !self.is_own {
+            self.list = List::All;
+        }
+        for name in names {
+            self.store(name);
+        }
     }
 
     /// Adds a header to the list, case-insensitively.

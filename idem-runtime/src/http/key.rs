@@ -120,7 +120,16 @@ impl KeyRules {
     ///
     /// [`KeyRefusal`], if the header is not a valid key.
     pub fn read(&self, headers: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
-        let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
+        self.read_from(headers, &IDEMPOTENCY_KEY)
+    }
+
+    /// Reads the key from the header of this name.
+    pub(super) fn read_from(
+        &self,
+        headers: &HeaderMap,
+        name: &HeaderName,
+    ) -> Result<Option<IdempotencyKey>, KeyRefusal> {
+        let mut lines = headers.get_all(name).iter();
         let Some(line) = lines.next() else {
             return Ok(None);
         };
@@ -200,18 +209,35 @@ pub enum KeyRefusal {
     NotAccepted,
 }
 
-display_text!(KeyRefusal {
-    Self::Missing =>
-        "this operation needs an Idempotency-Key header: send one that no other request has, such as a UUID, and the same \
-         one when you repeat the request";
-    Self::Repeated => "the Idempotency-Key header came more than once: send one";
-    Self::NotAString =>
-        "the Idempotency-Key header is not one string of printable ASCII characters, best in quotation marks, such as \
-         \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)";
-    Self::Empty => "the Idempotency-Key header is empty";
-    Self::TooLong { max_chars } => "the Idempotency-Key header is longer than {max_chars} characters";
-    Self::NotAccepted => "the Idempotency-Key header does not have the form that this API asks for";
-});
+impl fmt::Display for KeyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text("Idempotency-Key header"))
+    }
+}
+
+impl KeyRefusal {
+    /// The text of the refusal, with a name for the place in which the key is.
+    pub(super) fn text(&self, place: &str) -> String {
+        match self {
+            Self::Missing => format!(
+                "this operation needs an {place}: send one that no other request has, such as a UUID, and the same one \
+                 when you repeat the request"
+            ),
+            Self::Repeated => format!("the {place} came more than once: send one"),
+            Self::NotAString => format!(
+                "the {place} is not one string of printable ASCII characters, best in quotation marks, such as \
+                 \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)"
+            ),
+            Self::Empty => format!("the {place} is empty"),
+            Self::TooLong { max_chars } => {
+                format!("the {place} is longer than {max_chars} characters")
+            }
+            Self::NotAccepted => {
+                format!("the {place} does not have the form that this API asks for")
+            }
+        }
+    }
+}
 
 impl std::error::Error for KeyRefusal {}
 

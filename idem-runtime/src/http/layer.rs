@@ -14,6 +14,8 @@ use tower_layer::Layer;
 use super::fingerprint::Fingerprinter;
 use super::key::KeyRules;
 use super::problem::Problem;
+#[cfg(feature = "tonic")]
+use super::protocol::Protocol;
 use super::scope::CallerScope;
 use super::service::Idempotency;
 use super::settings::{HookFuture, LayerSettings, OnProblem};
@@ -64,7 +66,8 @@ use crate::policy::{
 ///
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
 /// large to be stored. Leave its routes out, or let their handlers return [`KeyVerdict::Release`](super::KeyVerdict::Release). gRPC sends its errors
-/// in trailers under status 200, so that a policy by status does not fit it.
+/// in trailers under status 200, so that a policy by status does not fit it: [`GrpcLayer`](crate::grpc::GrpcLayer) reads
+/// them.
 ///
 /// # Settings of the calls
 ///
@@ -565,6 +568,27 @@ impl IdempotencyLayer {
         let on_problem =
             move |problem, request: &Parts| on_problem(problem, request).map(Into::into);
         self.set(|it| it.on_problem = Some(OnProblem::OfRequest(Arc::new(on_problem))))
+    }
+
+    /// The layer of a protocol over HTTP, which has refusals and stored headers of its own.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn over(
+        self,
+        protocol: impl Protocol + 'static,
+        refuse: fn(Problem) -> Response<Bytes>,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        self.set(|it| {
+            let rules = Arc::make_mut(&mut it.rules);
+            rules.headers.all_or_own_and(names);
+            rules.protocol = Some(Arc::new(protocol));
+            it.on_problem = Some(OnProblem::Plain(Arc::new(refuse)));
+        })
+    }
+
+    #[cfg(feature = "tonic")]
+    pub(crate) fn shared(&self) -> Arc<LayerSettings> {
+        Arc::clone(&self.settings)
     }
 
     pub(super) fn settings(&self) -> &LayerSettings {

@@ -51,6 +51,7 @@ mod key;
 mod layer;
 mod mark;
 mod problem;
+mod protocol;
 mod replayed;
 mod reply;
 mod request;
@@ -62,12 +63,20 @@ mod status;
 mod wire;
 
 pub use self::body::Buffered;
+#[cfg(feature = "tonic")]
+pub(crate) use self::body::Collected;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
 pub use self::mark::{MarkReplays, MarkedReplays};
 pub use self::problem::Problem;
+#[cfg(feature = "tonic")]
+pub(crate) use self::protocol::{Counter, Messages, Protocol};
 pub use self::replayed::IDEMPOTENT_REPLAYED;
 pub use self::reply::Reply;
 pub use self::service::Idempotency;
+#[cfg(feature = "tonic")]
+pub(crate) use self::service::{ServiceFuture, pass, protect, refuse};
+#[cfg(feature = "tonic")]
+pub(crate) use self::settings::LayerSettings;
 pub use self::status::{KeyVerdict, StatusPolicy};

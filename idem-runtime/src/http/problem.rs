@@ -114,7 +114,7 @@ const DOCUMENTATION: &str =
     "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
 
 impl Problem {
-    fn new(
+    pub(crate) fn new(
         status: StatusCode,
         code: &'static str,
         title: &'static str,
@@ -132,6 +132,15 @@ impl Problem {
             members: BTreeMap::new(),
             is_refusal: true,
         }
+    }
+
+    /// The key is missing or refused, for the reason in the text.
+    pub(super) fn of_key(refusal: &KeyRefusal, text: impl fmt::Display) -> Self {
+        let (code, title) = match refusal {
+            KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
+            _ => ("key-invalid", "Idempotency-Key is not valid"),
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, title, text)
     }
 
     /// The scope of the layer found no owner of the key.
@@ -253,6 +262,16 @@ impl Problem {
         self.code
     }
 
+    #[cfg(feature = "tonic")]
+    pub(crate) fn instance_uri(&self) -> Option<&str> {
+        self.instance.as_deref()
+    }
+
+    #[cfg(feature = "tonic")]
+    pub(crate) fn documentation(&self) -> Option<&str> {
+        self.documented_at.as_deref()
+    }
+
     /// The status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -334,11 +353,7 @@ debug_fields!(Problem {
 
 impl From<KeyRefusal> for Problem {
     fn from(refusal: KeyRefusal) -> Self {
-        let (code, title) = match refusal {
-            KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
-            _ => ("key-invalid", "Idempotency-Key is not valid"),
-        };
-        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
+        Self::of_key(&refusal, &refusal)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The content of a request: method, path, query and body.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use ::http::Uri;
 use ::http::header::CONTENT_LENGTH;
@@ -10,6 +11,7 @@ use sha2::Digest as _;
 
 use super::body::{BodyEnd, Buffered, read};
 use super::problem::Problem;
+use super::protocol::{Messages, Protocol};
 use super::settings::LayerSettings;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
@@ -19,7 +21,8 @@ use crate::policy::LONG;
 /// # Errors
 ///
 /// 413 for a body that exceeds the layer's limit, by its declared length or by the data received; 408 for one that does
-/// not arrive in time; 400 for one that ends with an error.
+/// not arrive in time, or until the moment `due`; 400 for one that ends with an error. Where the protocol has messages,
+/// 501 for a body that is not one of them.
 ///
 /// # Cancel safety
 ///
@@ -28,6 +31,7 @@ pub(super) async fn take<B: Body>(
     parts: &Parts,
     body: B,
     settings: &LayerSettings,
+    due: Option<Duration>,
 ) -> Result<(Buffered<B>, [u8; 32]), Problem> {
     let (fingerprinter, max_bytes) = (&settings.fingerprinter, settings.max_body_bytes);
     let announced = parts.headers.get(CONTENT_LENGTH);
@@ -37,26 +41,41 @@ pub(super) async fn take<B: Body>(
     }
     let uri = asked_for(parts);
     let mut hash = fingerprinter.begin(parts, uri);
+    let protocol = settings.rules.protocol.as_deref();
+    let mut counter = protocol.map(Protocol::counter);
+    let mut messages = Messages::None;
     let show = |data: &[u8]| {
         if let Some(hash) = &mut hash {
             hash.update(data);
         }
+        if let Some(counter) = &mut counter {
+            messages = counter(data);
+        }
+        messages != Messages::More
     };
     let clock = settings.clock();
-    let moment = clock.now().saturating_add(settings.body_timeout.min(LONG));
+    let now = clock.now();
+    let moment = now.saturating_add(settings.body_timeout.min(LONG));
+    let moment = due.map_or(moment, |due| due.min(moment));
     let read = deadline(clock, moment, pin!(read(body, max_bytes, show))).await;
     let Ok(read) = read else {
-        return Err(Problem::body_timeout(settings.body_timeout));
+        return Err(Problem::body_timeout(moment.saturating_sub(now)));
     };
     match read {
         (read, BodyEnd::Whole) => {
+            if let Some(protocol) = protocol.filter(|_| messages != Messages::One) {
+                return Err(protocol.not_unary());
+            }
             let asked = match hash {
                 Some(hash) => hash.finalize().into(),
                 None => fingerprinter.digest(parts, uri, &read.data),
             };
             Ok((Buffered::whole(read), asked))
         }
-        (_, BodyEnd::More(_)) => Err(Problem::body_too_large(max_bytes)),
+        (_, BodyEnd::More(_)) => Err(match protocol {
+            Some(protocol) if messages == Messages::More => protocol.not_unary(),
+            _ => Problem::body_too_large(max_bytes),
+        }),
         (_, BodyEnd::Broken(_)) => Err(Problem::body_unreadable()),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ::http::Response;
 use bytes::Bytes;
 
-use super::body::Collected;
 use super::exchange::{Rules, SCHEMA, is_final};
 use super::layer::IdempotencyLayer;
 use super::wire;
@@ -110,11 +109,12 @@ impl Entry {
         let rules = self.rules.clone();
         let rules = rules.and_then(|rules| rules.downcast::<Rules>().ok());
         let rules = rules.unwrap_or_default();
-        let (parts, body) = response.into_parts();
-        let body = Collected::new(body.into(), None);
+        let (mut parts, body) = response.into_parts();
+        let body = rules.collected(&mut parts.headers, body.into());
         let encoded = if is_final(parts.status) {
             let response = Response::from_parts(parts, ());
-            rules.encode(&response, &body, self.format())
+            let status = rules.status_of(&response, &body);
+            rules.encode(&response, status, &body, self.format())
         } else {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };

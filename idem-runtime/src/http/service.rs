@@ -61,7 +61,7 @@ impl<S> Idempotency<S> {
     }
 }
 
-pub(super) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
 where
@@ -92,7 +92,10 @@ where
 }
 
 /// Calls the inner service without any protection.
-async fn pass<S, B, R>(mut inner: S, request: Request<B>) -> Result<Response<Buffered<R>>, S::Error>
+pub(crate) async fn pass<S, B, R>(
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<Buffered<R>>, S::Error>
 where
     S: Service<Request<Buffered<B>>, Response = Response<R>>,
     B: Body,
@@ -106,7 +109,7 @@ where
 /// Protects a request, if it has a key.
 ///
 /// The future is made of an `async` block, because that of an `async fn` has room for its arguments twice.
-fn protect<S, B, R>(
+pub(crate) fn protect<S, B, R>(
     settings: Arc<LayerSettings>,
     inner: S,
     request: Request<B>,
@@ -130,23 +133,27 @@ where
     async move {
         let settings = Arc::clone(&execution.settings);
         let parts = &mut execution.parts;
-        let key = match settings.keys.read(&parts.headers) {
+        let due = settings.due(&parts.headers);
+        let key = match settings.key(&parts.headers) {
             Ok(Some(key)) => key,
             Ok(None) if settings.required => {
-                return Ok(refuse(&settings, KeyRefusal::Missing.into(), Some(parts)));
+                let problem = settings.of_key(&KeyRefusal::Missing);
+                return Ok(refuse(&settings, problem, Some(parts)));
             }
             Ok(None) => {
                 let Execution { inner, parts, .. } = *execution;
                 // Boxed as the execution is, so that no request has room for the inner future.
                 return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
             }
-            Err(refusal) => return Ok(refuse(&settings, refusal.into(), Some(parts))),
+            Err(refusal) => {
+                return Ok(refuse(&settings, settings.of_key(&refusal), Some(parts)));
+            }
         };
         let Ok(scope) = settings.scope.find(parts) else {
             parts.extensions.insert(key);
             return Ok(refuse(&settings, Problem::caller_unknown(), Some(parts)));
         };
-        let (body, asked) = match request::take(parts, body, &settings).await {
+        let (body, asked) = match request::take(parts, body, &settings, due).await {
             Ok(taken) => taken,
             Err(problem) => {
                 // The unread rest of the body blocks the next request of the connection.
@@ -162,6 +169,7 @@ where
             }
         };
         let mut call = settings.call(scope.as_deref(), &key, &asked);
+        settings.limit_wait(&mut call, due);
         parts.extensions.insert(key);
         settings.label(&mut call, parts);
         let is_head = parts.method == Method::HEAD;
@@ -175,6 +183,7 @@ where
             ServiceEnd::Answered {
                 response,
                 disposition,
+                ..
             } => answer(&settings, response, &disposition, how, is_head),
             ServiceEnd::Failed(error) | ServiceEnd::Unready(error) => return Err(error),
             ServiceEnd::Refused(error) => {
@@ -189,7 +198,7 @@ where
 }
 
 /// The response of a refusal. `request` is the head of the refused request.
-fn refuse<R: Body>(
+pub(crate) fn refuse<R: Body>(
     settings: &LayerSettings,
     problem: Problem,
     request: Option<&Parts>,
@@ -215,7 +224,10 @@ fn answer<R: Body>(
             let trailers = |trailers: &mut _| stored.retain(trailers);
             response.body_mut().retain_trailers(trailers);
         }
-        mark_as_replayed(&mut response, is_head);
+        if settings.rules.protocol.is_none() {
+            set_length(&mut response, is_head);
+        }
+        mark_replayed(response.headers_mut());
     }
     let is_final = match disposition {
         Disposition::Whole | Disposition::Lost(_) => true,
@@ -256,7 +268,7 @@ where
             // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context()).await };
             if let Some(landed) = reconciled(hook).await {
-                return RequestEnd::landed(landed);
+                return RequestEnd::landed(landed, &self.settings.rules);
             }
         }
         let Self {
@@ -295,8 +307,8 @@ where
     }
 }
 
-/// Marks the response to a request as a replay, and sets its length and trailers.
-fn mark_as_replayed<R: Body>(response: &mut Response<Buffered<R>>, is_head: bool) {
+/// Sets the length of a replayed response, and announces its trailers.
+fn set_length<R: Body>(response: &mut Response<Buffered<R>>, is_head: bool) {
     // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
     let has_body = !is_head
         && !response.status().is_informational()
@@ -310,7 +322,6 @@ fn mark_as_replayed<R: Body>(response: &mut Response<Buffered<R>>, is_head: bool
         names.join(", ")
     });
     let headers = response.headers_mut();
-    mark_replayed(headers);
     match (trailers, length) {
         // HTTP/1.1 sends only announced trailers.
         (Some(names), _) => {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Method, Request, Response};
+use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
 
 use super::exchange::Rules;
 use super::fingerprint::Fingerprinter;
-use super::key::{IdempotencyKey, KeyRules};
+use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
 use super::scope::CallerScope;
 use super::status::KeyVerdict;
@@ -23,7 +23,7 @@ use crate::call::run_limit::{Gate, Quota, RunLimit, ScopeLimit};
 use crate::env::clock::Clock;
 use crate::identity::operation::Operation;
 use crate::outcome::reconciled::Reconciled;
-use crate::policy::{OnDuplicate, OnPanic, Policy};
+use crate::policy::{EffectivePolicy, OnDuplicate, OnPanic, OnRunning, Policy};
 
 /// The conversion of a problem into a response.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub(super) type HookFuture = Pin<Box<dyn Future<Output = Reconciled<Response<Byt
 
 /// The state that a layer and its services share.
 #[derive(Clone)]
-pub(super) struct LayerSettings {
+pub(crate) struct LayerSettings {
     engine: Engine,
     name: Cow<'static, str>,
     pub(super) scope: CallerScope,
@@ -105,6 +105,46 @@ impl LayerSettings {
     /// The operation of every call of the layer.
     pub(super) fn operation(&self) -> Operation {
         Operation::new(self.name.clone())
+    }
+
+    /// Reads the key of a request.
+    pub(super) fn key(&self, request: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
+        match &self.rules.protocol {
+            None => self.keys.read(request),
+            Some(protocol) => self.keys.read_from(request, protocol.key_header()),
+        }
+    }
+
+    /// The problem of a request without a valid key.
+    pub(super) fn of_key(&self, refusal: &KeyRefusal) -> Problem {
+        match &self.rules.protocol {
+            None => Problem::of_key(refusal, refusal),
+            Some(protocol) => {
+                let place = format!("`{}` in its metadata", protocol.key_header());
+                Problem::of_key(refusal, refusal.text(&place))
+            }
+        }
+    }
+
+    /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
+    pub(super) fn due(&self, request: &HeaderMap) -> Option<Duration> {
+        let timeout = self.rules.protocol.as_ref()?.timeout(request)?;
+        // For the way there and back, which the client's time includes.
+        let reserve = (timeout / 10).min(Duration::from_secs(1));
+        let now = self.clock().now();
+        Some(now.saturating_add(timeout.saturating_sub(reserve)))
+    }
+
+    /// Restricts the wait for a running call to the time until `due`.
+    pub(super) fn limit_wait(&self, call: &mut Call, due: Option<Duration>) {
+        // Of a policy that is not valid the call itself makes an error.
+        let effective = |policy| EffectivePolicy::of_call(policy, &self.engine.core.defaults);
+        if let Some(due) = due
+            && let Ok(policy) = effective(call.policy)
+        {
+            let left = due.saturating_sub(self.clock().now());
+            call.on_running(OnRunning::Wait(policy.wait().min(left)));
+        }
     }
 
     /// The largest response that is stored.

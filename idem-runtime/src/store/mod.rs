@@ -49,12 +49,9 @@ pub mod redis;
 #[cfg(feature = "_server")]
 mod server_clock;
 #[cfg(feature = "_sql")]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
-)]
 pub mod sql;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "_mysql", feature = "_postgres", feature = "redis"))]
+#[allow(dead_code, reason = "a pool of diesel-async does not show its host")]
 mod transport;
 mod watch;
 

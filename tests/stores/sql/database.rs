@@ -304,6 +304,9 @@ impl Database for MySql {
         "SET sql_mode = 'ANSI'",
         "SET sql_mode = 'TRADITIONAL'",
         "SET sql_mode = ''",
+        "SET sql_mode = 'EMPTY_STRING_IS_NULL,PIPES_AS_CONCAT'",
+        "SET sql_mode = 'IGNORE_SPACE,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT,PAD_CHAR_TO_FULL_LENGTH'",
+        "SET sql_safe_updates = 1, sql_auto_is_null = 1, div_precision_increment = 0",
         "SET NAMES latin1",
         "SET time_zone = '+09:00'",
         "SET collation_connection = 'utf8mb4_bin'",
@@ -447,7 +450,12 @@ macro_rules! on_each_database {
 /// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(deadpool_postgres DeadpoolPostgres: $($name)+);
+        by!(tokio_postgres TokioPostgres: $($name)+);
+        by!(mysql_async MySqlAsyncClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
         by!(sea_orm_postgres SeaPostgres: $($name)+);
         by!(sea_orm_mariadb SeaMySql: $($name)+);
         by!(sea_orm_sqlite SeaSqlite: $($name)+);
@@ -457,7 +465,12 @@ macro_rules! on_each_other_client {
 /// As `on_each_other_client`, by those of a server.
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(deadpool_postgres DeadpoolPostgres: $($name)+);
+        by!(tokio_postgres TokioPostgres: $($name)+);
+        by!(mysql_async MySqlAsyncClient: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
         by!(sea_orm_postgres SeaPostgres: $($name)+);
         by!(sea_orm_mariadb SeaMySql: $($name)+);
     };
@@ -466,7 +479,9 @@ macro_rules! on_each_other_client_of_a_server {
 /// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
-        by!(tokio_postgres TokioPostgresClient: $($name)+);
+        by!(bb8_postgres Bb8Postgres: $($name)+);
+        by!(diesel_mysql DieselMySqlClient: $($name)+);
+        by!(diesel_postgres DieselPostgresClient: $($name)+);
     };
 }
 

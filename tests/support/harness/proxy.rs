@@ -29,6 +29,8 @@ pub struct ProxyStats {
     pub live: usize,
     /// Requests that were passed on and whose reply was dropped together with the connection.
     pub dropped_replies: usize,
+    /// Requests that were passed on twice, and whose copy the server has answered.
+    pub doubled_requests: usize,
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
@@ -50,6 +52,8 @@ struct State {
     stats: ProxyStats,
     /// Bytes whose occurrence in a request drops its reply.
     traps: Vec<Vec<u8>>,
+    /// Bytes whose occurrence in a request doubles it.
+    doubles: Vec<Vec<u8>>,
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
@@ -168,6 +172,12 @@ impl TcpProxy {
         self.shared.lock().traps.push(bytes.as_ref().to_vec());
     }
 
+    /// Passes the next request that contains `bytes` on twice: the copy comes on a connection of its own, whose reply is
+    /// dropped. Only data that arrives in one piece is searched and copied.
+    pub fn double_next(&self, bytes: impl AsRef<[u8]>) {
+        self.shared.lock().doubles.push(bytes.as_ref().to_vec());
+    }
+
     /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
     /// the IP address, and the port in four bytes. Only data that arrives in one piece is searched.
     pub fn announce(&self, server: SocketAddr, in_its_place: SocketAddr) {
@@ -260,11 +270,16 @@ impl Shared {
         Ok(())
     }
 
-    fn pass_requests(&self, id: usize, mut client: TcpStream, mut server: Option<TcpStream>) {
+    fn pass_requests(
+        self: &Arc<Self>,
+        id: usize,
+        mut client: TcpStream,
+        mut server: Option<TcpStream>,
+    ) {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = client.read(&mut buffer) {
             let bytes = &buffer[..length];
-            let pass = {
+            let (pass, double) = {
                 let mut state = self.lock();
                 let pass = state.passes(id, length);
                 if pass {
@@ -272,8 +287,12 @@ impl Shared {
                     state.spring(id, bytes);
                 }
                 self.changed.notify_all();
-                pass
+                (pass, pass && take_match(&mut state.doubles, bytes))
             };
+            if double {
+                let (shared, copy) = (Arc::clone(self), bytes.to_vec());
+                thread::spawn(move || shared.pass_copy(&copy));
+            }
             if let Some(server) = &mut server
                 && pass
                 && server.write_all(bytes).is_err()
@@ -286,6 +305,18 @@ impl Shared {
             Some(server) => drop(server.shutdown(Shutdown::Write)),
             None => self.forget(id),
         }
+    }
+
+    fn pass_copy(&self, request: &[u8]) -> io::Result<()> {
+        let mut server = TcpStream::connect(*self.target())?;
+        server.write_all(request)?;
+        // The connection stays open: a server may drop a request whose client is gone.
+        if server.read(&mut [0])? == 1 {
+            self.lock().stats.doubled_requests += 1;
+            self.changed.notify_all();
+        }
+        io::copy(&mut server, &mut io::sink())?;
+        Ok(())
     }
 
     fn pass_replies(&self, id: usize, mut server: TcpStream, mut client: TcpStream) {
@@ -359,16 +390,11 @@ impl State {
 
     /// Marks the connection if its request matches a trap, or if it is to be forgotten.
     fn spring(&mut self, id: usize, request: &[u8]) {
-        let sprung = self.traps.iter().position(|trap| {
-            trap.is_empty() || request.windows(trap.len()).any(|bytes| bytes == trap)
-        });
-        if let (Some(trap), Some(link)) = (sprung, self.links.get_mut(&id)) {
-            self.traps.remove(trap);
-            link.doomed = true;
-        }
-        if let Some(link) = self.links.get_mut(&id) {
-            link.torn |= mem::take(&mut self.forget_next);
-        }
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        link.doomed |= take_match(&mut self.traps, request);
+        link.torn |= mem::take(&mut self.forget_next);
     }
 
     fn announce(&self, reply: &mut [u8]) {
@@ -395,4 +421,12 @@ impl State {
             ..self.stats
         }
     }
+}
+
+/// Removes the first pattern that occurs in the request; the empty one does in each.
+fn take_match(patterns: &mut Vec<Vec<u8>>, request: &[u8]) -> bool {
+    let found = patterns.iter().position(|pattern| {
+        pattern.is_empty() || request.windows(pattern.len()).any(|bytes| bytes == pattern)
+    });
+    found.map(|at| patterns.remove(at)).is_some()
 }

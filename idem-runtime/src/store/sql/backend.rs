@@ -51,6 +51,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// The client of a URL; `None` if it is none, or the database's feature with sqlx is off.
     #[cfg(feature = "_sqlx")]
     #[doc(hidden)]
+    #[must_use]
     fn client(url: &str) -> ClientOfUrl {
         let _ = url;
         None

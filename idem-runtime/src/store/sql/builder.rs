@@ -141,8 +141,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let group_commit = client.writer();
         #[cfg(feature = "_sqlite")]
         let group_commit = group_commit.map(|client| Arc::new(GroupCommit::new(client)));
-        let transport = client.warning();
-        let login = Login::new(client, self.credentials, self.response_timeout);
+        let login = Login::new(Arc::clone(&client), self.credentials, self.response_timeout);
         let login = Arc::new(login);
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
@@ -187,7 +186,11 @@ impl<B: Backend> SqlStoreBuilder<B> {
             },
             table,
             name: self.table,
-            warnings: probed.warnings.into_iter().chain(transport).collect(),
+            warnings: probed
+                .warnings
+                .into_iter()
+                .chain(client.warning())
+                .collect(),
             reads_bytes: self.max_record_bytes,
             max_record_bytes: self.max_record_bytes.min(longest.saturating_sub(BESIDE)),
         }))

@@ -67,6 +67,8 @@ pub struct Dialect {
     pub(crate) shows_early: bool,
     /// Whether parameters are numbered (`$1`), and a list of values is one parameter. Otherwise they are `?`.
     pub(crate) numbered: bool,
+    /// The name of the column of answers, as it is written in a statement.
+    pub(crate) answer_column: &'static str,
     /// The length of an answer in bytes, as the integer type that rows are read with.
     pub(crate) body_bytes: &'static str,
     /// The first statement of a claim.

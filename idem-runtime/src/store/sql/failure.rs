@@ -33,8 +33,8 @@ pub(crate) fn store_error(dialect: &Dialect, what: &str, error: SqlError) -> Sto
             with(Refused, advice).answered().because_of(cause)
         }
         SqlFailure::Tls(cause) => {
-            let advice = "no TLS with the server; it takes a server that has it, and a feature of sqlx, such as \
-                          `sqlx/tls-rustls-ring`";
+            let advice = "no TLS with the server; it takes a server that has it, and a client that does (sqlx: a \
+                          feature such as `sqlx/tls-rustls-ring`)";
             // A certificate that does not match, or is missing.
             with(Unavailable, advice).here().because_of(cause)
         }

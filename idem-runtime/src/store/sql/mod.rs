@@ -31,13 +31,16 @@
 //! for another transaction: there your pool is what may run dry.
 //!
 //! - **A password that changes**, or a token that expires, comes from a provider, `credentials` of the builder: see
-//!   [`credentials`](crate::credentials). A pool of yours needs `Pool::set_connect_options`.
+//!   [`credentials`](crate::credentials). A pool of yours needs `Pool::set_connect_options`. A store of a pool of
+//!   tokio-postgres takes no provider: make it of the `Config`.
 //! - **TLS** of sqlx's connections is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
-//!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
+//!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL. By tokio-postgres a store is
+//!   made of `(config, connector)`, with `sslmode=require`.
 //! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs
 //!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: set
 //!   `statement_cache_capacity(0)` on sqlx's options, and each statement of the store is sent without a name, in a
-//!   transaction of its own: four round trips in place of one. Each transaction with a call or a step in it holds a
+//!   transaction of its own: four round trips in place of one. By tokio-postgres neither setting is needed: each statement
+//!   is one message without a name. Each transaction with a call or a step in it holds a
 //!   server session until it is committed, while the store needs another one.
 //! - **A server that is read-only**, full, or that fails over refuses claims with an error that states so.
 //!
@@ -94,6 +97,8 @@ mod collision;
 mod columns;
 mod compare_and_write;
 mod dialect;
+#[cfg(any(feature = "diesel-async-mysql", feature = "diesel-async-postgres"))]
+mod diesel_client;
 mod error;
 mod error_kind;
 mod failure;
@@ -105,6 +110,8 @@ mod login;
 mod migrate;
 #[cfg(feature = "_mysql")]
 mod mysql;
+#[cfg(feature = "mysql-async")]
+mod mysql_async_client;
 mod operations;
 mod pool;
 #[cfg(feature = "_postgres")]
@@ -128,6 +135,8 @@ mod statement_texts;
 mod template;
 #[cfg(any(test, feature = "testing"))]
 mod test_support;
+#[cfg(feature = "tokio-postgres")]
+mod tokio_postgres_client;
 mod transaction;
 
 use std::sync::Arc;

@@ -30,7 +30,9 @@ const DIALECT: Dialect = Dialect {
     // InnoDB does, for the time that a write to its log takes: observed with killed servers.
     shows_early: true,
     numbered: false,
-    body_bytes: "length(body)",
+    // `body` is a reserved word of MariaDB in `sql_mode = ORACLE`.
+    answer_column: "`body`",
+    body_bytes: "length(`body`)",
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
     claim: (
         StatementKind::Script,

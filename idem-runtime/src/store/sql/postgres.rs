@@ -31,6 +31,7 @@ const DIALECT: Dialect = Dialect {
     shows_early: false,
     numbered: true,
     // Known without reading the answer, also if it is stored apart from its row or compressed.
+    answer_column: "body",
     body_bytes: "length(body)::bigint",
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
@@ -130,7 +131,8 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
         ),
         "42P05" => SqlErrorKind::Setting(
             "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
-             and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
+             and `max_prepared_statements`, or a client without named statements (sqlx: \
+             `statement_cache_capacity(0)`)",
         ),
         "08P01" if refuses_start_up(text, "extra_float_digits") => SqlErrorKind::Setting(
             "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
@@ -141,8 +143,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
              `ignore_startup_parameters`",
         ),
         // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
-        // prepared statements.
-        "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+        // prepared statements. Nothing is known of an error whose code the client does not give.
+        "" | "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
+            SqlErrorKind::Busy
+        }
         // `XX000` is also what Supavisor returns without room for another client, or without its server.
         code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
 

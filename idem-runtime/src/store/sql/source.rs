@@ -11,9 +11,19 @@ use crate::store::StoreErrorKind;
 
 /// The client of a store's own connections, for one kind of database.
 ///
-/// Made of a URL, of sqlx's options, or of a pool of sqlx. Of a pool the options are used, not the connections: see
-/// [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of the statement
-/// cache, which must be 0 for PgBouncer before its version 1.21) are set on sqlx's own options.
+/// Made of a URL or of the options or the pool of a client. Of a pool the options are used, not the connections: see
+/// [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of sqlx's statement
+/// cache, which must be 0 for PgBouncer before its version 1.21) are set on the client's own options.
+///
+/// | source | client |
+/// |---|---|
+/// | a URL | sqlx |
+/// | `sqlx::postgres::PgConnectOptions`, `&sqlx::PgPool`, … | sqlx |
+/// | `tokio_postgres::Config`: without TLS | tokio-postgres |
+/// | `(tokio_postgres::Config, T)`, with a connector `T` for TLS | tokio-postgres |
+/// | `&deadpool_postgres::Pool`, `&bb8::Pool` of bb8-postgres | tokio-postgres |
+/// | `&diesel_async::pooled_connection::deadpool::Pool<_>`, `&…::bb8::Pool<_>` | diesel-async |
+/// | `mysql_async::Opts`, `OptsBuilder`, `&mysql_async::Pool` | `mysql_async` |
 ///
 /// | database | URL |
 /// |---|---|
@@ -39,12 +49,12 @@ impl<B: Backend> SqlSource<B> {
     }
 }
 
-/// What a store connects to: a URL, options of sqlx, a reference to a pool of sqlx, or a [`SqlSource`].
+/// What a store connects to: a URL, options of a client, a reference to its pool, or a [`SqlSource`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no address that this store can connect to",
-    label = "not a URL, options of sqlx, a reference to a pool, or a `SqlSource`",
-    note = "a pool is of sqlx 0.9, which idem-runtime uses, and of the database of the store: `&sqlx::PgPool` for a \
-            `PostgresStore`"
+    label = "not a URL, options of a client, a reference to its pool, or a `SqlSource`",
+    note = "of sqlx 0.9, and of the database of the store: a URL, or `&sqlx::PgPool` for a `PostgresStore`",
+    note = "of another client, by its feature: see the guide's page `clients`"
 )]
 pub trait IntoSqlSource<B: Backend> {
     /// The client of the store's own connections.

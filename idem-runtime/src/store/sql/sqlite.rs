@@ -61,6 +61,7 @@ const DIALECT: Dialect = Dialect {
     shows_early: false,
     // Numbered parameters would begin again with every statement of a script: see `group_commit`.
     numbered: false,
+    answer_column: "body",
     body_bytes: "length(body)",
     claim: (
         StatementKind::Grant,

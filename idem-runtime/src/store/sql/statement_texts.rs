@@ -32,6 +32,7 @@ impl Dialect {
             .replace("{answer}", ANSWER)
             .replace("{answer_bytes}", self.body_bytes)
             .replace("{most}", &most.to_string())
+            .replace("{stored}", self.answer_column)
             .replace("{t}", table)
             .replace("{now}", self.now)
     }
@@ -60,19 +61,19 @@ impl Dialect {
 
 /// The table and the columns of an inserted record.
 const RECORD: &str = "{t} (record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, \
-     body, expires_us, version)";
+     {stored}, expires_us, version)";
 
 /// The columns of [`Row`](super::row::Row), in its order.
-const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS body, \
+const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS {stored}, \
      expires_us - {now} AS left_us, {now} AS now_us, version, {answer_bytes} AS body_bytes";
 
-const ANSWER: &str = "CASE WHEN length(body) <= {most} THEN body END";
+const ANSWER: &str = "CASE WHEN length({stored}) <= {most} THEN {stored} END";
 
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
 /// Replaces a record, unless it has changed since it was read.
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
-     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = ?10, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, {stored} = ?10, \
      expires_us = CASE WHEN ?11 < 0 THEN expires_us ELSE {now} + ?11 END, version = version + 1 \
      WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14{bounded}";
 
@@ -83,7 +84,7 @@ const CLAIMED: &str =
 /// Completes the claim of an owner. All other cases are decided after a read.
 ///
 /// An answer replaces a journal; a record that keeps one is none of its cases.
-const COMPLETE: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+const COMPLETE: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, {stored} = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8{held}";
 
@@ -94,9 +95,9 @@ const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version 
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5{claimed}";
 
 /// Writes a journal, unless the record has a longer one: that of a later append.
-const APPEND: &str = "UPDATE {t} SET expires_us = {date} + ?2, layout = 51, body = ?6, version = version + 1 \
+const APPEND: &str = "UPDATE {t} SET expires_us = {date} + ?2, layout = 51, {stored} = ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND (layout = 50 OR length(body) <= ?7){claimed}";
+     AND (layout = 50 OR length({stored}) <= ?7){claimed}";
 
 /// Each column is read before it is written, unless its new value decides as the old one does.
 ///
@@ -113,7 +114,7 @@ const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1{written
 /// As `RELEASE`, with a journal of attempts alone, of a record without steps.
 fn release_with_attempts() -> String {
     RELEASE
-        .replace("{written}", ", layout = 52, body = ?7")
+        .replace("{written}", ", layout = 52, {stored} = ?7")
         .replace("(50, 51, 52)", "(50, 52)")
 }
 

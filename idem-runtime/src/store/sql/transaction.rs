@@ -9,24 +9,29 @@ use super::session::SqlSession;
 /// | type | begun and committed by |
 /// |---|---|
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
+/// | `tokio_postgres::Transaction<'_>`, `deadpool_postgres::Transaction<'_>` | the caller |
+/// | `mysql_async::Transaction<'_>` | the caller |
+/// | `sea_orm::DatabaseTransaction` | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
-/// | the same without one | idem, for this call |
-/// | `sea_orm::DatabaseTransaction` (feature `sea-orm`) | the caller |
+/// | `diesel_async::AsyncPgConnection`, `AsyncMysqlConnection`, in `conn.transaction(…)` | the caller |
+/// | a type of the last two rows, or a connection of its pool, without one | idem, for this call |
 ///
 /// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
 /// transaction on: SQLite may have rolled that back by itself. A transaction of sea-orm on SQLite is refused within
-/// another, and after one within it was rolled back; see the guide's page `sql`.
+/// another, and after one within it was rolled back.
 ///
-/// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
+/// sqlx and diesel-async do not know of a transaction that was begun by an SQL text (`BEGIN`); use one of theirs.
 ///
-/// Another client's connection is wrapped in a type that implements [`SqlSession`] and this trait.
+/// The guide's page [`clients`](crate::guide::clients) has an example for each. Another client's connection is wrapped in
+/// a type that implements [`SqlSession`] and this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
-    label = "not a transaction or connection of sqlx 0.9",
-    note = "of a pool: begin one, `pool.begin().await?`, and commit it",
-    note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
-            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",
-    note = "of sea-orm: take `&mut sea_orm::DatabaseTransaction`, and enable the feature `sea-orm`"
+    label = "not a transaction of a client that idem knows, or its feature is off",
+    note = "of a pool or a client: begin one, `pool.begin().await?` or `client.transaction().await?`, and commit it",
+    note = "sqlx 0.9: take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of \
+            another database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`",
+    note = "the transactions of tokio-postgres 0.7, `mysql_async` 0.37 and sea-orm 2, and the connections of diesel-async \
+            0.9, have features of their own: see the guide's page `clients`"
 )]
 pub trait SqlTransaction: Send {
     /// The session of the transaction: the very connection that the body writes through.

@@ -26,29 +26,44 @@ pub(crate) fn change<B: Server>(server: &Served, password: &str) {
     });
 }
 
+/// A store of this URL.
+type Source<B> = fn(&str) -> SqlStoreBuilder<B>;
+
 fn builder<B: Server>(
+    source: Source<B>,
     server: &Served,
     provider: impl Into<CredentialsProvider>,
 ) -> SqlStoreBuilder<B> {
-    let url = server.url_as("nobody", "");
-    let store = SqlStore::builder(url).response_timeout(Duration::from_secs(20));
+    let store = source(&server.url_as("nobody", "")).response_timeout(Duration::from_secs(20));
     B::provided(store, provider.into())
 }
 
-async fn with_secret<B: Server>() -> (Arc<Served>, ChangingSecret, SqlStore<B>) {
+async fn with_secret<B: Server>(source: Source<B>) -> (Arc<Served>, ChangingSecret, SqlStore<B>) {
     let (server, secret) = (Arc::new(B::serve(&[])), ChangingSecret::default());
     change::<B>(&server, &secret.password());
-    let store = builder(&server, secret.provider("app"))
-        .connect()
-        .await
-        .unwrap();
+    let store = builder(source, &server, secret.provider("app"));
+    let store = store.connect().await.unwrap();
     store.migrate().await.unwrap();
     (server, secret, store)
 }
 
-/// Without the provider, the server refuses each new connection until the process is restarted.
 async fn a_changed_password_refuses_no_call<B: Server>() {
-    let (server, secret, store) = with_secret::<B>().await;
+    assert_refuses_no_call::<B>(|url| SqlStore::builder(url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_refuses_no_call_by_tokio_postgres() {
+    assert_refuses_no_call::<Postgres>(by_tokio_postgres).await;
+}
+
+fn by_tokio_postgres(url: &str) -> SqlStoreBuilder<Postgres> {
+    let config: tokio_postgres::Config = url.parse().unwrap();
+    SqlStore::builder(config)
+}
+
+/// Without the provider, the server refuses each new connection until the process is restarted.
+async fn assert_refuses_no_call<B: Server>(source: Source<B>) {
+    let (server, secret, store) = with_secret(source).await;
     let fixture = Fixture::on(&store);
     let on_server = {
         let server = Arc::clone(&server);
@@ -64,9 +79,18 @@ async fn a_changed_password_refuses_no_call<B: Server>() {
     assert_no_marker(&format!("{store:?} {:?}", fixture.events.all()));
 }
 
-/// A server knows a password sooner than the provider, or later: its refusal is no lasting one.
 async fn a_refused_password_is_waited_for<B: Server>() {
-    let (server, secret, store) = with_secret::<B>().await;
+    assert_waits_for_a_password::<B>(|url| SqlStore::builder(url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_password_is_waited_for_by_tokio_postgres() {
+    assert_waits_for_a_password::<Postgres>(by_tokio_postgres).await;
+}
+
+/// A server knows a password sooner than the provider, or later: its refusal is no lasting one.
+async fn assert_waits_for_a_password<B: Server>(source: Source<B>) {
+    let (server, secret, store) = with_secret(source).await;
     let before = secret.provided();
     change::<B>(&server, "password-marker of the server alone");
     let parts = ["a claim", "credentials of the provider"];
@@ -85,7 +109,7 @@ async fn a_refused_password_is_waited_for<B: Server>() {
     // The first connection finds a wrong password, and not one that changes.
     let wrong =
         || async { Ok::<_, std::io::Error>(Credentials::new("password-marker").user("app")) };
-    let store = builder::<B>(&server, wrong).connect().await;
+    let store = builder(source, &server, wrong).connect().await;
     assert_says(store, Refused, &["connecting", "password"]);
 }
 
@@ -93,7 +117,10 @@ async fn a_refused_password_is_waited_for<B: Server>() {
 async fn a_provider_that_fails_is_reported<B: Server>() {
     let server = B::serve(&[]);
     let fails = || async { Err::<Credentials, _>(std::io::Error::other("the vault is sealed")) };
-    let failure = builder::<B>(&server, fails).connect().await.unwrap_err();
+    let failure = builder::<B>(|url| SqlStore::builder(url), &server, fails)
+        .connect()
+        .await
+        .unwrap_err();
     let source = std::error::Error::source(&failure).unwrap();
     assert_contains(source, "the vault is sealed");
     assert_says::<()>(
@@ -102,7 +129,8 @@ async fn a_provider_that_fails_is_reported<B: Server>() {
         &["connecting", "provider of credentials failed"],
     );
     let hangs = || pending::<Result<Credentials, std::io::Error>>();
-    let store = builder::<B>(&server, hangs).response_timeout(Duration::from_millis(200));
+    let store = builder::<B>(|url| SqlStore::builder(url), &server, hangs)
+        .response_timeout(Duration::from_millis(200));
     let parts = [
         "connecting",
         "provider of credentials returned none within 100ms",

@@ -18,3 +18,4 @@ mod purging;
 mod read_only;
 mod setup;
 mod sizes;
+mod tokio_postgres;

@@ -77,6 +77,22 @@ fn kills_leave_the_books_right_among_serialization_failures() {
     assert_eq!(lost, [false; 0]);
 }
 
+/// The server is killed as well.
+#[test]
+fn kills_leave_the_books_right_by_deadpool_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let (url, killed) = (server.url(), Some((&*server, kills / 4)));
+    let lost = lost_with_right_books::<InPostgres>("deadpool_postgres", &url, kills, killed);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_bb8_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("bb8_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
 #[test]
 fn kills_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();
@@ -93,6 +109,29 @@ fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let killed = Some((&*server, kills() / 10));
     let lost = lost_with_right_books::<InMariaDb>("mariadb", &server.url(), kills(), killed);
     assert!(!lost.contains(&true), "a caller's own commit");
+}
+
+/// The client's pool and transactions, and the store on its connections.
+#[test]
+fn kills_leave_the_books_right_in_mariadb_by_mysql_async() {
+    let server = MariaDbServer::builder().durable().start();
+    let (url, kills) = (server.url(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("mysql_async", &url, kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_postgres() {
+    let (server, kills) = (postgres().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InPostgres>("diesel_postgres", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
+}
+
+#[test]
+fn kills_leave_the_books_right_by_diesel_in_mariadb() {
+    let (server, kills) = (MariaDbServer::builder().durable().start(), bound(40, 200));
+    let lost = lost_with_right_books::<InMariaDb>("diesel_mysql", &server.url(), kills, None);
+    assert_eq!(lost, [false; 0]);
 }
 
 #[test]

@@ -23,7 +23,10 @@ use idem_runtime::{Engine, OnRunning};
 use idem_tests::lines::{heard, say};
 use idem_tests::orders::database::{InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 
-use self::clients::{Client, SeaMySql, SeaPostgres, SeaSqlite};
+use self::clients::{
+    Bb8Postgres, Client, DeadpoolPostgres, InDieselMySql, InDieselPostgres, InMySqlAsync, SeaMySql,
+    SeaPostgres, SeaSqlite,
+};
 use self::flow::Clerk;
 
 const ORDERS_AT_ONCE: usize = 3;
@@ -38,6 +41,11 @@ async fn main() {
         "sqlite" => work::<InSqlite>(url).await,
         "postgres" => work::<InPostgres>(url).await,
         "mariadb" => work::<InMariaDb>(url).await,
+        "bb8_postgres" => work::<Bb8Postgres>(url).await,
+        "deadpool_postgres" => work::<DeadpoolPostgres>(url).await,
+        "mysql_async" => work::<InMySqlAsync>(url).await,
+        "diesel_postgres" => work::<InDieselPostgres>(url).await,
+        "diesel_mysql" => work::<InDieselMySql>(url).await,
         "sea_orm_sqlite" => work::<SeaSqlite>(url).await,
         "sea_orm_postgres" => work::<SeaPostgres>(url).await,
         "sea_orm_mariadb" => work::<SeaMySql>(url).await,

@@ -1,6 +1,7 @@
 //! Savepoints of the caller, connections to another database than the store's, and transactions that idem must not
 //! leave open.
 
+use idem_consumers::TxPool as _;
 use idem_runtime::store::memory::MemoryStore;
 
 use super::ended::pool_of_one;
@@ -106,10 +107,15 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool<D: D
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_of_another_client() {
-    let fixture = Fixture::<TokioPostgresClient>::new().await;
-    let conn = TokioPostgresClient::connect(&fixture.place.url).await;
-    assert_no_transaction_is_left(&fixture, conn, |conn| conn, async |conn| conn).await;
+async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool_of_another_client() {
+    let fixture = Fixture::<DeadpoolPostgres>::new().await;
+    let pool = DeadpoolPostgres::pool_of_one(&fixture.place.url);
+    let acquire = async || pool.acquire().await.expect("the server is up");
+    let returned = async |conn| {
+        drop(conn);
+        acquire().await
+    };
+    assert_no_transaction_is_left(&fixture, acquire().await, |conn| conn, returned).await;
 }
 
 /// A call that is dropped while its transaction begins must not leave that transaction open: the next writes on that

@@ -141,6 +141,11 @@ async fn on_connection<C: Client, T: SqlTransaction, S: Sql>(
         assert_eq!(reply, end.answer(runs + 1), "{case}");
         assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
         assert_left(case, fixture, case, left).await;
+        if end == End::Dropped && !C::DISCARDS_REPLIES {
+            let used = insert_by(beneath(conn), "after").await;
+            used.expect_err("it is closed");
+            return;
+        }
         // No transaction is open on it: a write is visible at once.
         let after = format!("after {case}");
         insert_by(beneath(conn), &after).await.unwrap();

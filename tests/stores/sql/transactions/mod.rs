@@ -1,9 +1,10 @@
 //! Calls inside the caller's transaction.
 
 mod breaches;
-mod clients;
+pub(crate) mod clients;
 mod commits;
 mod connections;
+mod diesel_async;
 mod digest_key;
 mod dropped;
 mod ended;
@@ -12,6 +13,7 @@ mod full_disk;
 mod isolation;
 mod life;
 mod locked_file;
+mod mysql_async;
 mod nesting;
 mod outcomes;
 mod prelude;

@@ -9,7 +9,12 @@ use super::prelude::*;
 on_each_database!(
     operations_with_any_name,
     settings_of_a_session_that_change_the_meaning_of_a_text,
+    settings_of_a_session_in_a_transaction_of_idem,
 );
+mod other_clients {
+    use super::*;
+    on_each_other_client!(settings_of_a_session_that_change_the_meaning_of_a_text);
+}
 on!(postgres_only Postgres: no_answer_is_in_the_text_of_a_statement);
 
 async fn operations_with_any_name<D: Database>() {
@@ -47,27 +52,28 @@ async fn operations_with_any_name<D: Database>() {
     assert_eq!(fixture.kept("mine").await, (all, all));
 }
 
-async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {
-    for dialect in D::DIALECTS {
-        let fixture = Fixture::<D>::new().await;
-        let mut conn = fixture.alone().await;
-        D::execute(&mut conn, dialect).await.done();
+async fn settings_of_a_session_that_change_the_meaning_of_a_text<C: Client>() {
+    for dialect in C::Database::DIALECTS {
+        let fixture = Fixture::<C>::new().await;
+        let mut conn = C::connect(&fixture.place.url).await;
+        conn.run(dialect).await.unwrap();
         let call = || {
             fixture
                 .engine
                 .operation("o'r\\d\"er")
                 .key("it's \\ \"mine\"")
         };
-        let run = async |conn: &mut D::Conn, end: Answer| -> Answer {
-            let mut tx = conn.begin().await?;
-            let on: &mut D::Conn = &mut tx;
-            let call = call().in_tx(on);
-            let answer = call.run(async |conn: &mut D::Conn, _| {
-                make::<D>(conn, &fixture.runs, "mine").await?;
-                end
-            });
-            let answer = answer.await;
-            tx.commit().await?;
+        let run = async |conn: &mut C::Conn, end: Answer| -> Answer {
+            let work = async |tx: &mut C::Tx<'_>| {
+                let call = call().in_tx(tx);
+                let answer = call.run(async |tx: &mut C::Tx<'_>, _| {
+                    insert_by(tx, "mine").await?;
+                    end
+                });
+                (answer.await, Ended::Commit)
+            };
+            let (answer, ended) = C::in_transaction(conn, work).await;
+            ended.expect("the server is up");
             answer
         };
         let down = run(&mut conn, Err(OrderError::Down)).await;
@@ -76,7 +82,14 @@ async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() 
         assert_eq!(run(&mut conn, Ok(7)).await, Ok(7), "{dialect}");
         assert_eq!(run(&mut conn, Ok(8)).await, Ok(7), "{dialect}");
         assert_eq!(fixture.orders("mine").await, 1, "{dialect}");
-        // And where idem begins the transaction itself.
+    }
+}
+
+async fn settings_of_a_session_in_a_transaction_of_idem<D: Database>() {
+    for dialect in D::DIALECTS {
+        let fixture = Fixture::<D>::new().await;
+        let mut conn = fixture.alone().await;
+        D::execute(&mut conn, dialect).await.done();
         let call = fixture.order().in_tx(&mut conn);
         let body = async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, "own").await;
         assert_eq!(call.run(body).await, Ok(fixture.runs.count()), "{dialect}");

@@ -41,7 +41,7 @@ const INSERT: &str =
     "{record} VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
-     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = CASE WHEN ?2 <> 50 THEN body END, expires_us = {now} + ?10, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, {stored} = CASE WHEN ?2 <> 50 THEN {stored} END, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
 /// How often a claim begins again because another write came first.

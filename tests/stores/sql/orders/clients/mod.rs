@@ -1,6 +1,9 @@
 //! The SQL clients that a worker takes orders through: sqlx, and each other client of idem.
 
+mod diesel_async;
+mod mysql_async;
 mod sea_orm;
+mod tokio_postgres;
 
 use std::fmt::Display;
 
@@ -9,7 +12,10 @@ use idem_runtime::store::sql::{Backend, SqlStore, SqlTransaction};
 use idem_tests::orders::database::Database;
 use sqlx::Pool;
 
+pub(crate) use self::diesel_async::{InDieselMySql, InDieselPostgres};
+pub(crate) use self::mysql_async::InMySqlAsync;
 pub(crate) use self::sea_orm::{SeaMySql, SeaPostgres, SeaSqlite};
+pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres};
 
 /// The most connections of a pool.
 const CONNECTIONS: u32 = 20;

@@ -1,18 +1,25 @@
 //! The SQL clients that calls are made through: sqlx, and each other client of idem.
 
+mod diesel_async;
+mod mysql_async;
 mod sea_orm;
 mod tokio_postgres;
 
 use idem_runtime::store::sql::SqlTransaction;
 use sqlx::Connection as _;
 
+pub(crate) use self::diesel_async::{DieselMySqlClient, DieselPostgresClient};
+pub(crate) use self::mysql_async::{MySqlAsyncClient, options};
 pub(crate) use self::sea_orm::{SeaMySql, SeaPostgres, SeaSqlite};
-pub(crate) use self::tokio_postgres::TokioPostgresClient;
+pub(crate) use self::tokio_postgres::{Bb8Postgres, DeadpoolPostgres, TokioPostgres};
 use super::fixture::Done as _;
 use crate::database::{Database, Sql};
 
 /// A client whose connections calls use: sqlx, or another one.
 pub(crate) trait Client {
+    /// Whether a connection discards the reply to an abandoned message. Otherwise it is closed.
+    const DISCARDS_REPLIES: bool = true;
+
     type Database: Database;
     /// A connection. Where it is a [`SqlTransaction`], idem begins a transaction on it.
     type Conn: Sql;

@@ -10,10 +10,10 @@ use sea_orm::{
     DbErr, RuntimeErr, TransactionTrait as _,
 };
 
-use crate::tx_pool::{TxPool, TxPoolError};
+use super::{TxPool, TxPoolError};
 
 /// A transaction of sea-orm, begun where its connection was taken from the pool.
-#[doc(hidden)]
+#[allow(unnameable_types, reason = "a handler gets the transaction in it")]
 pub struct SeaOrmTx {
     /// `None` after its end.
     tx: Option<DatabaseTransaction>,
@@ -142,7 +142,7 @@ impl TxPool for DatabaseConnection {
             // A pool that was never connected, or is closed.
             DbErr::Conn(RuntimeErr::Internal(_))
             | DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) => {
-                TxPoolError::Closed(SqlError::configuration(error))
+                TxPoolError::Closed(error.into())
             }
             _ => TxPoolError::Busy,
         })?;

@@ -1,0 +1,46 @@
+//! What a protocol over HTTP has in other places: gRPC.
+
+use std::fmt;
+use std::time::Duration;
+
+use ::http::{HeaderMap, HeaderName, StatusCode};
+use bytes::Bytes;
+
+use super::body::Collected;
+use super::problem::Problem;
+use super::status::KeyVerdict;
+
+/// A protocol whose messages are in frames, and whose status is in trailers.
+pub(crate) trait Protocol: fmt::Debug + Send + Sync {
+    /// The header that has the key.
+    fn key_header(&self) -> &HeaderName;
+
+    /// The time in which the client of a request expects its response.
+    fn timeout(&self, request: &HeaderMap) -> Option<Duration>;
+
+    /// The problem of a request that is not one message.
+    fn not_unary(&self) -> Problem;
+
+    /// A counter that is shown the data of a body, piece by piece.
+    fn counter(&self) -> Counter;
+
+    /// The status of HTTP that a response stands for; `None`: it has no status.
+    fn status(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<StatusCode>;
+
+    /// A verdict of the service in place of the policy's.
+    fn verdict(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<KeyVerdict>;
+
+    /// The body of a response whose trailers are among its headers.
+    fn collected(&self, headers: &mut HeaderMap, body: Bytes) -> Collected;
+}
+
+pub(crate) type Counter = Box<dyn FnMut(&[u8]) -> Messages + Send>;
+
+/// The number of complete messages in the data of a body so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Messages {
+    None,
+    One,
+    /// One, and the beginning of another.
+    More,
+}

@@ -1,0 +1,143 @@
+//! tokio-postgres as a client: its transactions are those of callers, and its connections those of a store.
+
+mod connections;
+mod values;
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use futures_core::Stream as _;
+use tokio_postgres::{Client, Error, SimpleQueryMessage, Transaction};
+
+use self::values::{Parameter, Texts, Values};
+use super::dialect::Dialect;
+use super::error::SqlError;
+use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
+use super::transaction::SqlTransaction;
+
+const DIALECT: &Dialect = Dialect::POSTGRES;
+
+/// Maps an error of a message, or of a connection that cannot be made.
+///
+/// The client does not tell the kinds of its own errors apart, except in their texts. An unknown one is that of a lost
+/// connection.
+fn session_error(error: Error) -> SqlError {
+    if let Some(server) = error.as_db_error() {
+        return SqlError::server(DIALECT, server.code().code(), server.message());
+    }
+    let text = error.to_string();
+    if text.starts_with("error performing TLS handshake") {
+        SqlError::tls(error)
+    } else if text.starts_with("invalid configuration") {
+        SqlError::configuration(error)
+    } else {
+        SqlError::lost(error)
+    }
+}
+
+/// Sends a statement without a name, and the types of its parameters with it, in one message.
+///
+/// The client logs the parameters of statements with a name, and no others.
+async fn send(
+    client: &Client,
+    statement: SqlStatement<'_>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError> {
+    let parameters = statement.arguments().map(Parameter::typed);
+    let rows = client.query_typed_raw(statement.text(), parameters).await;
+    let mut rows = pin!(rows.map_err(session_error)?);
+    while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+        let row = row.map_err(session_error)?;
+        receive(SqlReply::Row(&Values(&row)))?;
+    }
+    receive(SqlReply::done(rows.rows_affected().unwrap_or(0)))
+}
+
+async fn script(
+    client: &Client,
+    script: String,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError> {
+    let replies = client.simple_query(&script).await.map_err(session_error)?;
+    for reply in replies {
+        match reply {
+            SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&Texts(&row)))?,
+            SimpleQueryMessage::CommandComplete(affected) => receive(SqlReply::done(affected))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The methods of a session, by its client.
+///
+/// Each request of the client has a channel of its own for the reply, so that a later one never gets the reply to an
+/// abandoned one. A lost connection closes all of them.
+macro_rules! session {
+    (|$session:ident| $client:expr) => {
+        fn dialect(&self) -> &'static Dialect {
+            DIALECT
+        }
+
+        fn send<'a>(
+            &'a mut self,
+            statement: SqlStatement<'a>,
+            receive: &'a mut SqlReceiver<'a>,
+        ) -> SqlFuture<'a, ()> {
+            let $session = &*self;
+            Box::pin(send($client, statement, receive))
+        }
+
+        fn script<'a>(
+            &'a mut self,
+            text: String,
+            receive: &'a mut SqlReceiver<'a>,
+        ) -> SqlFuture<'a, ()> {
+            let $session = &*self;
+            Box::pin(script($client, text, receive))
+        }
+    };
+}
+
+use session;
+
+// Its depth is always 1: while a transaction within it exists, which is a savepoint, that borrows it.
+impl SqlSession for Transaction<'_> {
+    session!(|transaction| transaction.client());
+}
+
+/// The statements of a connection of the store, or of a pool.
+///
+/// It is no [`SqlTransaction`]: its own transactions are of another type, and it does not count those that a SQL text
+/// begins.
+impl SqlSession for Client {
+    session!(|client| client);
+
+    fn depth(&mut self) -> usize {
+        0
+    }
+}
+
+#[cfg(feature = "deadpool-postgres")]
+impl SqlSession for deadpool_postgres::ClientWrapper {
+    session!(|client| client);
+
+    fn depth(&mut self) -> usize {
+        0
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl SqlTransaction for Transaction<'_> {
+    fn session(&mut self) -> &mut (dyn SqlSession + '_) {
+        self
+    }
+}
+
+#[cfg(feature = "deadpool-postgres")]
+#[diagnostic::do_not_recommend]
+impl SqlTransaction for deadpool_postgres::Transaction<'_> {
+    fn session(&mut self) -> &mut (dyn SqlSession + '_) {
+        &mut **self
+    }
+}
