@@ -92,18 +92,13 @@ impl SqlSession for SeaOrmTx {
     }
 
     fn rollback(&mut self) -> SqlFuture<'_, ()> {
-        Box::pin(async move {
-            if self.is_sqlite {
-                // SQLite may have rolled back by itself, and would refuse another rollback.
-                let _ = self.script("BEGIN".to_owned(), &mut |_| Ok(())).await;
-            }
-            self.end("ROLLBACK").await
-        })
+        Box::pin(self.end("ROLLBACK"))
     }
 
     /// sea-orm starts it where the transaction is dropped.
     fn start_rollback(&mut self) {
         if self.is_sqlite {
+            // SQLite may have rolled back by itself, and would refuse another rollback.
             self.start_script("BEGIN".to_owned());
         }
         self.tx = None;

@@ -9,14 +9,14 @@ use crate::store::sql::error::SqlError;
 
 /// An error of the database that sqlx has passed on.
 pub(super) fn of_server(error: &DbErr) -> Option<&dyn DatabaseError> {
-    let (DbErr::Conn(cause) | DbErr::Exec(cause) | DbErr::Query(cause)) = error else {
+    let (DbErr::Conn(RuntimeErr::SqlxError(cause))
+    | DbErr::Exec(RuntimeErr::SqlxError(cause))
+    | DbErr::Query(RuntimeErr::SqlxError(cause))) = error
+    else {
         return None;
     };
-    match cause {
-        RuntimeErr::SqlxError(error) => match &**error {
-            Database(error) => Some(&**error),
-            _ => None,
-        },
+    match &**cause {
+        Database(error) => Some(&**error),
         _ => None,
     }
 }

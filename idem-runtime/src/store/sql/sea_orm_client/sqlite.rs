@@ -44,9 +44,7 @@ pub(super) async fn is_begun(tx: &DatabaseTransaction) -> bool {
 async fn is_refused(tx: &DatabaseTransaction, text: &str) -> bool {
     match tx.execute_unprepared(text).await {
         Ok(_) => false,
-        Err(error) => of_server(&error)
-            .and_then(|error| error.code())
-            .is_some_and(|code| code == "1"),
+        Err(error) => of_server(&error).is_some_and(|server| server.code().as_deref() == Some("1")),
     }
 }
 
