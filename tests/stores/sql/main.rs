@@ -9,6 +9,7 @@
 #[macro_use]
 mod database;
 mod faults;
+mod logs;
 mod orders;
 mod sea_orm_service;
 mod transactions;

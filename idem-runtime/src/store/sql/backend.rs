@@ -3,11 +3,13 @@
 #![allow(unnameable_types, reason = "sealed")]
 
 use std::fmt::Debug;
+#[cfg(feature = "_sqlx")]
+use std::sync::Arc;
 
 use super::dialect::Dialect;
-use super::session::{SqlFuture, SqlSession};
 #[cfg(feature = "_sqlx")]
-use super::sqlx_client::ClientOfUrl;
+use super::session::SqlClient;
+use super::session::{SqlFuture, SqlSession};
 use crate::store::Finding;
 
 #[cfg(feature = "_mysql")]
@@ -52,7 +54,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     #[cfg(feature = "_sqlx")]
     #[doc(hidden)]
     #[must_use]
-    fn client(url: &str) -> ClientOfUrl {
+    fn client(url: &str) -> Option<Arc<dyn SqlClient>> {
         let _ = url;
         None
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode};
-use sqlx::{Executor as _, MySql, MySqlConnection};
+use sqlx::{ConnectOptions as _, Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::{
@@ -51,6 +51,11 @@ impl SqlRow for Columns<'_, MySqlRow> {
 
 impl ClientOptions for MySqlConnectOptions {
     const DIALECT: &'static Dialect = DIALECT;
+
+    /// Without a log of statements, because a batch of completions has its answers in its text.
+    fn of_store(self) -> Self {
+        self.disable_statement_logging()
+    }
 
     fn with_credentials(self, credentials: Credentials) -> Self {
         let (user, password) = credentials.into_parts();
