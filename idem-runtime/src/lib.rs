@@ -24,7 +24,16 @@
 // Private features: what they guard names the public ones by hand.
 #![cfg_attr(
     docsrs,
-    doc(auto_cfg(hide(feature = "_certificates", feature = "_server", feature = "_sql")))
+    doc(auto_cfg(hide(
+        feature = "_certificates",
+        feature = "_diesel",
+        feature = "_mysql",
+        feature = "_postgres",
+        feature = "_server",
+        feature = "_sql",
+        feature = "_sqlite",
+        feature = "_sqlx"
+    )))
 )]
 
 #[macro_use]
