@@ -1,6 +1,6 @@
 //! What the web frameworks share: the client of a request, and the response to it, in the types of the crate `http`.
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use idem_runtime::Answer;
 use idem_runtime::http::{IDEMPOTENT_REPLAYED, KeyRefusal, Problem, Reply};
@@ -71,5 +71,9 @@ pub(crate) fn response(outcome: Result<Answer<Receipt>, Refusal>) -> Response<Ve
     };
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
+    if status == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+    }
     response
 }

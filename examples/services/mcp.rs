@@ -11,8 +11,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use http::header::WWW_AUTHENTICATE;
 use http::request::Parts;
 use idem_runtime::http::{IdempotencyKey, Problem};
 use rmcp::handler::server::tool::Extension;
@@ -109,8 +110,11 @@ fn advice(error: &TransferError) -> String {
 }
 
 /// Refuses requests without a client, and hands it to the tools.
-async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
-    let client = exchange::client(request.headers()).map_err(|_| StatusCode::UNAUTHORIZED)?;
+async fn authenticate(mut request: Request, next: Next) -> Result<Response, impl IntoResponse> {
+    let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+    let Ok(client) = exchange::client(request.headers()) else {
+        return Err((StatusCode::UNAUTHORIZED, challenge));
+    };
     request.extensions_mut().insert(Client(client));
     Ok(next.run(request).await)
 }

@@ -1,7 +1,7 @@
 //! The pool of `mysql_async`, which begins a transaction when it gives a connection.
 
 use idem_runtime::store::sql::{
-    Dialect, SqlError, SqlFuture, SqlReceiver, SqlSession, SqlStatement, SqlTransaction,
+    Dialect, SqlError, SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement, SqlTransaction,
 };
 use mysql_async::{DriverError, Error, Pool, Transaction, TxOpts};
 
@@ -105,9 +105,22 @@ impl SqlSession for PoolTransaction {
     }
 
     fn commit(&mut self) -> SqlFuture<'_, ()> {
+        const PROBE: i64 = 4_242;
         let tx = self.take();
         Box::pin(async {
-            let tx = tx.ok_or_else(|| SqlError::client("the transaction has ended"))?;
+            let mut tx = tx.ok_or_else(|| SqlError::client("the transaction has ended"))?;
+            // The handler may have abandoned a message, whose reply is not that to the commit.
+            let mut is_in_step = false;
+            let mut receive = |reply: SqlReply<'_>| {
+                if let SqlReply::Row(row) = reply {
+                    is_in_step = row.int(0)? == Some(PROBE);
+                }
+                Ok(())
+            };
+            tx.script(format!("SELECT {PROBE}"), &mut receive).await?;
+            if !is_in_step {
+                return Err(SqlError::lost("its replies are those of earlier messages"));
+            }
             tx.commit().await.map_err(session_error)
         })
     }

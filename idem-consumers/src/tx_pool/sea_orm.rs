@@ -138,7 +138,11 @@ impl TxPool for DatabaseConnection {
     type Handle = DatabaseTransaction;
 
     async fn acquire(&self) -> Result<SeaOrmTx, TxPoolError> {
-        let tx = self.begin().await.map_err(|error| match error {
+        // In a task, so that it is not dropped half-way: its connection would return with an open transaction.
+        let db = self.clone();
+        let begun = tokio::spawn(async move { db.begin().await }).await;
+        let begun = begun.map_err(|_| TxPoolError::Busy)?;
+        let tx = begun.map_err(|error| match error {
             // A pool that was never connected, or is closed.
             DbErr::Conn(RuntimeErr::Internal(_))
             | DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) => {

@@ -197,7 +197,7 @@ impl Entry {
     }
 
     /// The error of a change that was refused.
-    fn unchanged(&self, kind: ErrorKind, why: &str) -> Error {
+    pub(crate) fn unchanged(&self, kind: ErrorKind, why: &str) -> Error {
         self.error(kind)
             .detail(format!("nothing was changed; {why}"))
     }

@@ -35,7 +35,7 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 /// | listed by [`pass`](Self::pass) | passes | passes |
 /// | not listed | `INVALID_ARGUMENT` `METHOD_NOT_LISTED`, or passes: [`pass_unlisted`](Self::pass_unlisted) | passes |
 ///
-/// A method that streams and is listed as unary by mistake never runs a second time. With none or several messages in
+/// A method that streams and is listed as unary by mistake does not run a second time. With none or several messages in
 /// its request it is refused as `UNIMPLEMENTED` `NOT_UNARY`, before it runs. A method whose *responses* are a stream has
 /// run by the time of the second message: its client gets the stream, which was held back until then, its record is that
 /// of a call done without a stored answer, and every repeat gets `DATA_LOSS` `ANSWER_LOST`, as an HTTP response that is a
@@ -59,9 +59,13 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 /// | `ABORTED`, `UNKNOWN`, `INTERNAL`, `DATA_LOSS`, any other | 500 | **unknown** | ambiguous: it may have been done |
 /// | none: a panic, an error of the service, a response that breaks off | | **unknown** | ambiguous |
 ///
-/// **`UNAVAILABLE` is a promise here**: that nothing was sent. A service that hands on the status of another service which
-/// it called (`?` on a client's call) makes no such promise, because a client library also reports a connection that was
-/// lost after the request as `UNAVAILABLE`. It maps it to `UNKNOWN`, or [`sort`](Self::sort) does.
+/// **A code that releases the key is a promise here**: that nothing was done. A service that hands on the status of another
+/// service which it called (`?` on a client's call) makes no such promise: a client library also reports a connection that
+/// was lost after the request as `UNAVAILABLE`, a response that is too large as `OUT_OF_RANGE`, and one in an encoding that
+/// it does not know as `UNIMPLEMENTED`. The service maps it to `UNKNOWN`, or [`sort`](Self::sort) does.
+///
+/// An error in the trailers of a response that has begun promises nothing: the method has returned, and what would release
+/// the key leaves the outcome unknown. So does a message that is larger than `max_encoding_message_size`.
 ///
 /// A handler with better knowledge sets the [`KeyVerdict`] of an answer by `response.extensions_mut().insert(…)`; a
 /// `Status` has no place for one, and [`sort`](Self::sort) decides by its code, message, details and metadata. A response

@@ -89,9 +89,16 @@ impl From<Problem> for Status {
         if retry_after.is_some() {
             details.set_retry_info(retry_after);
         }
-        let mut status = Self::with_error_details(code(&problem), problem.detail(), details);
+        let detail = match problem.code() {
+            "key-reused" => format!(
+                "{}; a repeat has the same bytes, in the same order of fields and the same compression",
+                problem.detail()
+            ),
+            _ => problem.detail().to_owned(),
+        };
+        let mut status = Self::with_error_details(code(&problem), detail, details);
         if let Some(retry_after) = retry_after.filter(|_| problem.is_retryable()) {
-            let millis = u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX);
+            let millis = i32::try_from(retry_after.as_millis()).unwrap_or(i32::MAX);
             status
                 .metadata_mut()
                 .insert(PUSHBACK, MetadataValue::from(millis));

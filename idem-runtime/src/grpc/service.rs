@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::http::header::CONTENT_TYPE;
-use ::http::{HeaderName, Request, Response};
+use ::http::{HeaderName, Request, Response, StatusCode};
 use http_body::Body;
 use tonic::server::NamedService;
 use tower_service::Service;
@@ -73,7 +73,12 @@ where
             None if has_key && !self.passes_unlisted => method_not_listed(),
             Some(Treatment::Passed) | None => return Box::pin(pass(inner, request)),
         };
-        Box::pin(ready(Ok(refuse(&self.settings, problem, None))))
+        let mut refusal = refuse(&self.settings, problem, None);
+        if !is_grpc(&request) {
+            // Its client does not read the status of gRPC.
+            *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        }
+        Box::pin(ready(Ok(refusal)))
     }
 }
 

@@ -215,9 +215,14 @@ impl<B: Body, E> RequestEnd<B, E> {
             }
             (BodyEnd::More(_), _) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
             (BodyEnd::Whole, Some(status)) => {
+                // The method has returned its response, or a part of a stream, by the time of this error.
+                let is_late = protocol.status(headers, None).is_none();
                 let own = own.or_else(|| protocol.verdict(headers, trailers));
                 match own.unwrap_or_else(|| rules.status.verdict(status)) {
                     KeyVerdict::Store => Disposition::Whole,
+                    KeyVerdict::Release if is_late && own.is_none() => {
+                        Disposition::Nothing(KeyVerdict::Unknown)
+                    }
                     verdict => Disposition::Nothing(verdict),
                 }
             }

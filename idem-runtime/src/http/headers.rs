@@ -29,7 +29,7 @@ const NEVER: [&str; 4] = [
     // Of the connection: RFC 9110, section 7.6.1.
     "connection keep-alive proxy-connection te transfer-encoding upgrade",
     // Of one request or moment.
-    "age date idempotent-replayed request-id server-timing traceparent traceresponse tracestate x-amzn-requestid \
+    "age date endpoint-load-metrics grpc-server-stats grpc-tags grpc-trace idempotent-replayed request-id server-timing traceparent traceresponse tracestate x-amzn-requestid \
      x-amzn-trace-id x-b3-parentspanid x-b3-sampled x-b3-spanid x-b3-traceid x-correlation-id x-request-id \
      x-response-time x-runtime x-trace-id",
     // Recomputed from the body.
@@ -59,6 +59,8 @@ fn names(lists: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
 fn is_never(name: &str) -> bool {
     static LISTED: LazyLock<HashSet<&str>> = LazyLock::new(|| names(&NEVER).collect());
     static ENDINGS: LazyLock<Vec<&str>> = LazyLock::new(|| names(&SECRETS).collect());
+    // The metadata of gRPC whose values are bytes.
+    let name = name.strip_suffix("-bin").unwrap_or(name);
     let is_secret = |secret: &&str| {
         let prefix = name.strip_suffix(*secret);
         prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_never_stored_is_left_out_whoever_names_it() {
         let spelled = "ratelimit ratelimit-policy x-ratelimit-remaining access-control-allow-origin \
-            access-control-expose-headers x-api-key x-goog-api-key x-shopify-access-token x-amz-security-token \
+            access-control-expose-headers access-token-bin authorization-bin grpc-trace-bin x-api-key x-goog-api-key x-shopify-access-token x-amz-security-token \
             x-session-token x-csrf-token";
         for name in names(&NEVER)
             .chain(names(&SECRETS))

@@ -96,7 +96,7 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotStored`] if it is larger than [`max_response_bytes`](IdempotencyLayer::max_response_bytes), or
+    /// [`ErrorKind::NotStored`] if it is of gRPC, and the entry not of a `GrpcLayer`; if it is larger than [`max_response_bytes`](IdempotencyLayer::max_response_bytes), or
     /// of a status below 200, which answers no request. Else as [`resolve`](Self::resolve).
     ///
     /// # Cancel safety
@@ -109,6 +109,10 @@ impl Entry {
         let rules = self.rules.clone();
         let rules = rules.and_then(|rules| rules.downcast::<Rules>().ok());
         let rules = rules.unwrap_or_default();
+        if rules.protocol.is_none() && response.headers().contains_key("grpc-status") {
+            let why = "a response of gRPC has its status in trailers: resolve the entry of `GrpcLayer::entry`";
+            return Err(self.unchanged(ErrorKind::NotStored, why));
+        }
         let (mut parts, body) = response.into_parts();
         let body = rules.collected(&mut parts.headers, body.into());
         let encoded = if is_final(parts.status) {

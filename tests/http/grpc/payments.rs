@@ -54,7 +54,8 @@ pub(crate) struct Receipt {
 pub(crate) type Charged = Result<Response<Receipt>, Status>;
 type Charge = dyn Fn(u64, Request<Order>) -> BoxFuture<'static, Charged> + Send + Sync;
 
-/// The service: `Charge` is a function of the number of its run, `Watch` and `Upload` are streams that count.
+/// The service: `Charge` is a function of the number of its run, `Watch` and `Upload` are streams that count. The item of
+/// a `Watch` is the code of the error that ends it, if it is a number.
 #[derive(Clone)]
 pub(crate) struct Payments {
     charge: Arc<Charge>,
@@ -126,10 +127,15 @@ where
                     grpc.unary(service_fn(charge), call).await
                 }
                 WATCH => {
-                    let watch = move |_: Request<Order>| {
+                    let watch = move |order: Request<Order>| {
                         it.run();
-                        async {
-                            let receipts = (1..=3).map(|number| Ok(receipt(number).into_inner()));
+                        let Order { item, cents, .. } = order.into_inner();
+                        async move {
+                            let receipts =
+                                (1..=cents).map(|number| Ok(receipt(number).into_inner()));
+                            let error = item.parse().ok().map(Code::from_i32);
+                            let end = error.map(|code| Err(Status::new(code, "in a stream")));
+                            let receipts = receipts.chain(end);
                             let receipts: BoxStream<'_, _> = stream::iter(receipts).boxed();
                             Ok(Response::new(receipts))
                         }
@@ -270,6 +276,7 @@ impl Client {
             }
         }
         Raw {
+            http: parts.status,
             headers: parts.headers,
             data,
             trailers,
@@ -280,6 +287,7 @@ impl Client {
 /// A response as it is on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw {
+    pub(crate) http: http::StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) data: Vec<u8>,
     pub(crate) trailers: Option<HeaderMap>,

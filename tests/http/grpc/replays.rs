@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use idem_runtime::grpc::{GrpcLayer, reply};
 use idem_runtime::http::IdempotencyLayer;
-use idem_runtime::{Engine, Reconciled};
+use idem_runtime::{Engine, ErrorKind, Reconciled};
 use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tonic::body::Body;
@@ -369,6 +369,12 @@ async fn a_call_of_unknown_outcome_is_settled_with_the_message_that_its_client_m
         "the provider is silent"
     );
     assert_eq!(refused(client.charge(order("rum")).await), unknown);
+    // An entry that does not know of gRPC would drop the status.
+    let of_http = fixture.layer().entry(None, KEY).await.unwrap();
+    let resolved = of_http
+        .expect("the call came")
+        .resolve_response(reply(Ok(&message)));
+    assert_eq!(*resolved.await.unwrap_err().kind(), ErrorKind::NotStored);
     let entry = grpc.entry(None, KEY).await.unwrap().expect("the call came");
     assert!(entry.is_response());
     entry.resolve_response(reply(Ok(&message))).await.unwrap();

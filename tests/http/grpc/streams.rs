@@ -27,16 +27,19 @@ async fn upload(client: &Client, orders: usize) -> super::payments::Charged {
     grpc.client_streaming(orders, path, codec).await
 }
 
-/// All receipts of a stream, and how it ended.
 async fn watch(client: &Client) -> Result<Vec<u64>, tonic::Status> {
+    watch_until(client, 3, "rum").await
+}
+
+/// All of so many receipts of a stream, and how it ended.
+async fn watch_until(client: &Client, receipts: u64, end: &str) -> Result<Vec<u64>, tonic::Status> {
     let codec = ProstCodec::<Order, Receipt>::default();
     let mut grpc = client.grpc.clone();
     grpc.ready().await.unwrap();
     let path = PathAndQuery::from_static(WATCH);
-    let mut receipts = grpc
-        .server_streaming(order("rum"), path, codec)
-        .await?
-        .into_inner();
+    let mut call = order(end);
+    call.get_mut().cents = receipts;
+    let mut receipts = grpc.server_streaming(call, path, codec).await?.into_inner();
     let mut numbers = Vec::new();
     while let Some(receipt) = receipts.message().await? {
         numbers.push(receipt.number);
@@ -136,4 +139,34 @@ async fn a_stream_of_responses_that_is_listed_as_unary_never_runs_twice() {
         assert_eq!(refused(Err(lost)), (Code::DataLoss, "ANSWER_LOST".into()));
     }
     assert_eq!(shop.payments.runs(), 1);
+}
+
+/// So does one that ends with an error, after a message or before the first: a code that says "not tried" says it of a
+/// method that has returned its response. A message that is too large to be encoded ends the response in the same way.
+#[tokio::test]
+async fn an_error_behind_the_beginning_of_a_response_leaves_the_outcome_unknown() {
+    let codes = [
+        Code::Unavailable,
+        Code::OutOfRange,
+        Code::ResourceExhausted,
+        Code::NotFound,
+        Code::PermissionDenied,
+    ];
+    for code in codes {
+        for receipts in [0, 1] {
+            let fixture = Fixture::new();
+            let grpc = GrpcLayer::new(fixture.layer()).unary([SERVICE]);
+            let shop = Shop::open(Payments::numbered(), grpc).await;
+            let client = shop.client().await;
+            let end = (code as i32).to_string();
+            let first = watch_until(&client, receipts, &end).await.unwrap_err();
+            assert_eq!(first.code(), code);
+            for _ in 0..2 {
+                let repeat = watch_until(&client, receipts, &end).await.unwrap_err();
+                let unknown = (Code::Unknown, "OUTCOME_UNKNOWN".into());
+                assert_eq!(refused(Err(repeat)), unknown, "{code:?} after {receipts}");
+            }
+            assert_eq!(shop.payments.runs(), 1, "{code:?} after {receipts}");
+        }
+    }
 }

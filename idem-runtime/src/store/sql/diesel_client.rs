@@ -284,7 +284,11 @@ macro_rules! session {
 
             fn commit(&mut self) -> SqlFuture<'_, ()> {
                 if depth(self) == 1 {
-                    return Box::pin(control(self, Self::COMMIT, false));
+                    return Box::pin(async move {
+                        // The body may have abandoned a message, whose reply is not that to the commit.
+                        self.prepare().await?;
+                        control(self, Self::COMMIT, false).await
+                    });
                 }
                 let error = SqlError::client("a transaction that the body has begun is open");
                 Box::pin(std::future::ready(Err(error)))

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
 
 use diesel::connection::InstrumentationEvent;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
@@ -201,6 +203,43 @@ async fn a_connection_out_of_step_is_refused() {
             assert_eq!(fixture.runs.count(), 1);
             let used = conn.run("DO 1").await;
             used.expect_err("it is closed");
+            return;
+        }
+    }
+}
+
+/// A completion that is prepared already reads the reply to the body's statement: a changed row.
+#[tokio::test]
+async fn a_commit_is_not_acknowledged_by_the_reply_to_another_message() {
+    const UPDATE: &str = "UPDATE shelves SET pieces = pieces + 1";
+    let fixture = Fixture::<DieselMySqlClient>::new().await;
+    let mut conn = DieselMySqlClient::connect(&fixture.place.url).await;
+    conn.run("INSERT INTO shelves VALUES ('one', 1)")
+        .await
+        .unwrap();
+    for key in 0.. {
+        let key = &format!("order {key}");
+        let mut conn = DieselMySqlClient::connect(&fixture.place.url).await;
+        assert!(
+            ordered_on(&fixture, &mut conn, &format!("{key}, before"))
+                .await
+                .is_ok()
+        );
+        let is_dropped = AtomicBool::new(false);
+        let drops = async |conn: &mut AsyncMysqlConnection| {
+            let mut message = Box::pin(conn.batch_execute(UPDATE));
+            let polled = |cx: &mut Context<'_>| Poll::Ready(message.as_mut().poll(cx).is_pending());
+            is_dropped.store(std::future::poll_fn(polled).await, Ordering::Relaxed);
+        };
+        let call = fixture.call_that_ends_after(&mut conn, |conn| conn, key, drops, End::Value);
+        let answer = call.await.expect("it ends");
+        // A server may reply within a poll.
+        if is_dropped.load(Ordering::Relaxed) {
+            assert_eq!(*refusal(answer).kind(), ErrorKind::CommitUnknown);
+            drop(conn);
+            let mut conn = DieselMySqlClient::connect(&fixture.place.url).await;
+            assert!(ordered_on(&fixture, &mut conn, key).await.is_ok());
+            assert_eq!(fixture.orders(key).await, 1);
             return;
         }
     }
