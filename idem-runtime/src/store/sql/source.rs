@@ -53,7 +53,7 @@ impl<B: Backend> SqlSource<B> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no address that this store can connect to",
     label = "not a URL, options of a client, a reference to its pool, or a `SqlSource`",
-    note = "of sqlx 0.9, and of the database of the store: a URL, or `&sqlx::PgPool` for a `PostgresStore`",
+    note = "of sqlx 0.9, by the feature of the store's database: a URL, options, or `&sqlx::PgPool` for a `PostgresStore`",
     note = "of another client, by its feature: see the guide's page `clients`"
 )]
 pub trait IntoSqlSource<B: Backend> {
