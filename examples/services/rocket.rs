@@ -79,7 +79,7 @@ pub async fn serve(address: Sender<SocketAddr>, bank: Arc<Bank>) -> Result<(), r
     let liftoff = AdHoc::on_liftoff("address", move |rocket| {
         let port = rocket.config().port;
         Box::pin(async move {
-            // The receiver is gone if nobody waits for the server.
+            // A caller that gave up has dropped the receiver.
             let _ = address.send((Ipv4Addr::LOCALHOST, port).into());
         })
     });

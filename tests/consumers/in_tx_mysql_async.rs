@@ -1,11 +1,13 @@
 //! Consumers in transactions of `mysql_async`'s pool, which begins a transaction when it gives a connection.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use idem_consumers::{Consumer, ConsumerError, MemoryQueue, Raw, Summary, TxFuture};
+use idem_consumers::{Consumer, ConsumerError, MemoryQueue, Raw, Summary, TxFuture, TxPool as _};
 use idem_harness::{MariaDbServer, TcpProxy};
-use idem_runtime::store::sql::MySqlStore;
+use idem_runtime::store::sql::{MySqlStore, SqlSession as _};
 use idem_runtime::{Engine, Policy};
 use idem_tests::payment::Runs;
 use mysql_async::prelude::Queryable as _;
@@ -164,6 +166,25 @@ async fn a_handler_that_ends_or_breaks_its_transaction_commits_nothing() {
         acknowledged(&desk, end).await;
         assert_eq!(desk.bodies_and_rows().await, (2, 1));
     }
+}
+
+/// The client gives the reply to a dropped message to the next one, and so on to the end of the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_is_not_acknowledged_by_the_reply_to_another_message() {
+    let desk = Desk::new().await;
+    let mut tx = desk.pool.acquire().await.unwrap();
+    tx.begin().await.unwrap();
+    let handle = Pool::handle(&mut tx);
+    write(handle, b"m-1").await;
+    let mut sleeps = Box::pin(handle.query_drop("DO SLEEP(0.1)"));
+    let polled = |cx: &mut Context<'_>| Poll::Ready(sleeps.as_mut().poll(cx).is_pending());
+    assert!(poll_fn(polled).await, "it has its reply already");
+    drop(sleeps);
+    handle.query_drop("DO 1").await.unwrap();
+    let committed = tx.commit().await;
+    committed.expect_err("the reply is that to another message");
+    drop(tx);
+    assert_eq!(desk.bodies_and_rows().await, (0, 0));
 }
 
 /// Its transaction is rolled back, and the pool has its connection back.

@@ -89,7 +89,7 @@ fn each_request_has_the_response_of_the_draft() {
         let headers = [ann, key("k3"), key("k4")];
         let reply = post(address, "/transfers", &headers, &sent).unwrap();
         check(&reply, Problem(400, "key-invalid"), &order);
-        // Nobody's key.
+        // A key without a client.
         let reply = post(address, "/transfers", &[key("k5")], &sent).unwrap();
         check(&reply, Refused(401), &order);
         let ledger = bank.ledger.blocking_lock();

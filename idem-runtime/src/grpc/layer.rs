@@ -94,10 +94,10 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 ///
 /// # Metadata
 ///
-/// All metadata of a response are stored, leading and trailing, because the service names each of them, except those that
+/// All metadata of a response are stored, leading and trailing, because the service names each of them. Left out is what
 /// an `IdempotencyLayer` [never stores](IdempotencyLayer#headers-that-are-stored): credentials, tokens, cookies, ids of
 /// requests and traces, rate limits, headers of the connection. [`never_store`](IdempotencyLayer::never_store) excludes
-/// more; [`store_only`](IdempotencyLayer::store_only) names those that are stored besides the status.
+/// more; [`store_only`](IdempotencyLayer::store_only) lists the metadata that are stored besides the status.
 ///
 /// # Deadlines
 ///

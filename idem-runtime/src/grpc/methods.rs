@@ -1,4 +1,4 @@
-//! The methods that a layer protects, and those that it passes.
+//! The methods that a layer protects or passes.
 
 use std::collections::HashMap;
 

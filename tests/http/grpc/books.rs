@@ -124,7 +124,7 @@ fn bank(books: &Arc<Mutex<Books>>, proxy: &Arc<Mutex<Option<TcpProxy>>>) -> Paym
     })
 }
 
-/// What a client was told in the end: a receipt, or a business error.
+/// The final answer to a client: a receipt, or a business error.
 type Told = Result<Receipt, (Code, String)>;
 
 /// The transfer of this number, of this client.

@@ -211,7 +211,7 @@ async fn a_response_without_a_status_of_grpc_says_what_its_http_status_says() {
 #[tokio::test]
 async fn a_call_whose_method_panicked_is_of_unknown_outcome() {
     let fixture = Fixture::new();
-    let payments = Payments::new(|_, _| async { panic!("as it was told to") });
+    let payments = Payments::new(|_, _| async { panic!("on purpose") });
     let shop = Shop::open(payments, layer(fixture.layer())).await;
     let first = shop.client().await.charge(order("rum")).await;
     assert!(first.is_err());

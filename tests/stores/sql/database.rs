@@ -450,19 +450,12 @@ macro_rules! on_each_database {
 /// Runs each named test by every other client than sqlx: `tokio_postgres::name`.
 macro_rules! on_each_other_client {
     ($($name:ident),+ $(,)?) => {
-        by!(bb8_postgres Bb8Postgres: $($name)+);
-        by!(deadpool_postgres DeadpoolPostgres: $($name)+);
-        by!(tokio_postgres TokioPostgres: $($name)+);
-        by!(mysql_async MySqlAsyncClient: $($name)+);
-        by!(diesel_mysql DieselMySqlClient: $($name)+);
-        by!(diesel_postgres DieselPostgresClient: $($name)+);
-        by!(sea_orm_postgres SeaPostgres: $($name)+);
-        by!(sea_orm_mariadb SeaMySql: $($name)+);
+        on_each_other_client_of_a_server!($($name),+);
         by!(sea_orm_sqlite SeaSqlite: $($name)+);
     };
 }
 
-/// As `on_each_other_client`, by those of a server.
+/// Runs each named test by every other client of a server.
 macro_rules! on_each_other_client_of_a_server {
     ($($name:ident),+ $(,)?) => {
         by!(bb8_postgres Bb8Postgres: $($name)+);
@@ -476,7 +469,7 @@ macro_rules! on_each_other_client_of_a_server {
     };
 }
 
-/// As `on_each_other_client_of_a_server`, by those whose connections count their transactions, so that idem begins one.
+/// As `on_each_other_client_of_a_server`, by clients whose connections count transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
         by!(bb8_postgres Bb8Postgres: $($name)+);

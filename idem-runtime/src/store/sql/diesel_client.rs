@@ -294,7 +294,7 @@ macro_rules! session {
                 Box::pin(std::future::ready(Err(error)))
             }
 
-            /// And those that the body has left open in it.
+            /// Ends nested transactions that the body has left open as well.
             fn rollback(&mut self) -> SqlFuture<'_, ()> {
                 Box::pin(control(self, "ROLLBACK", false))
             }
