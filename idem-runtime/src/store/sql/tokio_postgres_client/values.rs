@@ -12,7 +12,7 @@ use crate::store::sql::bytea::bytea;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::SqlRow;
 
-/// An argument as a parameter. `Debug` does not show its value.
+/// An argument as a parameter. `Debug` does not show its value: the client logs the parameters of a named statement.
 #[derive(Debug)]
 pub(super) struct Parameter<'a>(SqlArgument<'a>);
 
