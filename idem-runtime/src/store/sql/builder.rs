@@ -227,18 +227,19 @@ impl SqlStoreBuilder<super::backend::Postgres> {
 
     /// Whether the store's statements are prepared under names.
     ///
-    /// A connection prepares a named statement once; an unnamed one is parsed and planned at each call. `false` is for a
-    /// pooler that gives the server's session to another client after each transaction, and does not know names:
+    /// A connection prepares a named statement once; the server parses and plans an unnamed one at each call. `false` is
+    /// for a pooler that gives a session of the server to another client after each transaction, and does not know names:
     /// PgBouncer in transaction mode before its version 1.21, or without `max_prepared_statements`. There a name is
     /// unknown in the next session, or is **another statement**, of another process.
     ///
     /// | client | default | a statement without a name |
     /// |---|---|---|
-    /// | tokio-postgres, deadpool-postgres, bb8-postgres | `false` | is one message |
-    /// | sqlx, diesel-async, others | `true` | is in a transaction of its own: four round trips or more |
+    /// | tokio-postgres, deadpool-postgres, bb8-postgres | `false` | one message |
+    /// | sqlx, others | `true` | a transaction of its own: four round trips |
+    /// | diesel-async | `true` | the same, but the client itself names those that set up a connection |
     ///
-    /// sqlx's `statement_cache_capacity(0)` is stronger than `true`. A statement in a transaction of the caller has a name
-    /// where the store's have one, or where sqlx has prepared others on that connection; by tokio-postgres it never has.
+    /// `true` does not undo sqlx's `statement_cache_capacity(0)`. A statement in a transaction of the caller has a name
+    /// if those of the store have one, or if sqlx keeps others on that connection; by tokio-postgres it never has one.
     pub fn named_statements(mut self, named: bool) -> Self {
         self.named_statements = Some(named);
         self
