@@ -47,17 +47,17 @@ where
 }
 
 /// A connection of the store that a [`Config`] describes.
-struct Connection {
+struct TokioPostgresConnection {
     client: Client,
     /// The task that sends and receives.
     task: AbortHandle,
 }
 
-impl SqlSession for Connection {
+impl SqlSession for TokioPostgresConnection {
     session!(|connection| &connection.client);
 }
 
-impl Drop for Connection {
+impl Drop for TokioPostgresConnection {
     /// Closes the socket. Without that, the task waits for the outstanding reply of a server that may be gone.
     fn drop(&mut self) {
         self.task.abort();
@@ -70,7 +70,7 @@ where
 {
     let (client, connection) = config.connect(tls).await.map_err(session_error)?;
     let task = tokio::spawn(connection).abort_handle();
-    Ok(Box::new(Connection { client, task }))
+    Ok(Box::new(TokioPostgresConnection { client, task }))
 }
 
 fn with_credentials(config: &Config, credentials: Option<Credentials>) -> Config {
