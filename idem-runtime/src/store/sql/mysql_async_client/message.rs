@@ -133,7 +133,7 @@ async fn forward<P: Protocol + Unpin>(
         while let Some(row) = poll_fn(|cx| Pin::new(&mut rows).poll_next(cx)).await {
             match row {
                 Ok(row) if received.is_ok() => {
-                    received = receive(SqlReply::Row(&MySqlAsyncRow(&row)))
+                    received = receive(SqlReply::Row(&MySqlAsyncRow(&row)));
                 }
                 Ok(_) => {}
                 Err(error) => return received.and(Err(session_error(error))),
