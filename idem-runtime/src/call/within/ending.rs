@@ -186,7 +186,6 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         let key = &self.running.name.key;
         let stored = Box::pin(store.complete_within(session, key, &record, undo));
         let stored = before_deadline(&self.engine, &self.running.name.key, stored).await;
-        let stored = stored.and_then(|()| self.part.is_even(&self.running.name.key));
         if stored.is_err() {
             self.part.leave(&self.engine.core).await;
         }
@@ -196,12 +195,17 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     /// Ends a transaction that was begun for this call; the caller ends any other.
     async fn commit_or_roll_back(&mut self, commits: bool) -> Result<(), Error> {
-        if !self.part.own {
+        let core = &self.engine.core;
+        if self.part.own && !commits {
+            self.part.roll_back(core).await;
             return Ok(());
         }
-        let core = &self.engine.core;
-        if !commits {
-            self.part.roll_back(core).await;
+        let is_even = self.part.is_even(&self.running.name.key);
+        if is_even.is_err() {
+            self.part.leave(core).await;
+            return is_even;
+        }
+        if !self.part.own {
             return Ok(());
         }
         let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);

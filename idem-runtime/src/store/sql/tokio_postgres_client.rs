@@ -10,7 +10,7 @@ use std::pin::pin;
 use futures_core::Stream as _;
 use tokio_postgres::{Client, Error, RowStream, SimpleQueryMessage, Transaction};
 
-use self::values::{Parameter, Texts, Values};
+use self::values::{Parameter, TextRow, TypedRow};
 use super::dialect::Dialect;
 use super::error::SqlError;
 use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
@@ -52,7 +52,7 @@ async fn forward(rows: RowStream, receive: &mut SqlReceiver<'_>) -> Result<(), S
     let mut rows = pin!(rows);
     while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
         let row = row.map_err(session_error)?;
-        receive(SqlReply::Row(&Values(&row)))?;
+        receive(SqlReply::Row(&TypedRow(&row)))?;
     }
     receive(SqlReply::done(rows.rows_affected().unwrap_or(0)))
 }
@@ -65,7 +65,7 @@ async fn script(
     let replies = client.simple_query(&script).await.map_err(session_error)?;
     for reply in replies {
         match reply {
-            SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&Texts(&row)))?,
+            SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&TextRow(&row)))?,
             SimpleQueryMessage::CommandComplete(affected) => receive(SqlReply::done(affected))?,
             _ => {}
         }

@@ -53,13 +53,13 @@ where
 }
 
 /// A connection of the store.
-struct Connection<C> {
+struct TokioPostgresConnection<C> {
     // Dropped first: a prepared statement is closed by a message unless its client is gone.
     client: C,
     prepared: PreparedStatements,
 }
 
-impl<C> Connection<C>
+impl<C> TokioPostgresConnection<C>
 where
     C: Deref<Target = Client> + Send + Sync + 'static,
 {
@@ -69,7 +69,7 @@ where
     }
 }
 
-impl<C> SqlSession for Connection<C>
+impl<C> SqlSession for TokioPostgresConnection<C>
 where
     C: Deref<Target = Client> + Send + Sync + 'static,
 {
@@ -128,7 +128,10 @@ where
 {
     let (client, connection) = config.connect(tls).await.map_err(session_error)?;
     let task = tokio::spawn(connection).abort_handle();
-    Ok(Connection::session(ConfiguredClient { client, task }))
+    Ok(TokioPostgresConnection::session(ConfiguredClient {
+        client,
+        task,
+    }))
 }
 
 fn with_credentials(config: &Config, credentials: Option<Credentials>) -> Config {
@@ -218,7 +221,7 @@ impl IntoSqlSource<Postgres> for &deadpool_postgres::Pool {
                 let mut client = manager.create().await.map_err(session_error)?;
                 // Otherwise the manager keeps an entry of it.
                 manager.detach(&mut client);
-                Ok(Connection::session(client))
+                Ok(TokioPostgresConnection::session(client))
             }
         };
         source(connect, None)
@@ -242,7 +245,7 @@ where
                 none(credentials.as_ref())?;
                 let client = pool.dedicated_connection().await;
                 let client = client.map_err(session_error)?;
-                Ok(Connection::session(Box::new(client)))
+                Ok(TokioPostgresConnection::session(Box::new(client)))
             }
         };
         source(connect, None)
