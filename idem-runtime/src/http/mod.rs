@@ -52,6 +52,7 @@ mod layer;
 mod mark;
 mod problem;
 mod protocol;
+mod refusals;
 mod replayed;
 mod reply;
 mod request;
@@ -72,6 +73,7 @@ pub use self::mark::{MarkReplays, MarkedReplays};
 pub use self::problem::Problem;
 #[cfg(feature = "tonic")]
 pub(crate) use self::protocol::{Counter, Messages, Protocol};
+pub use self::refusals::{Refusal, Refusals};
 pub use self::replayed::IDEMPOTENT_REPLAYED;
 pub use self::reply::Reply;
 pub use self::service::Idempotency;
