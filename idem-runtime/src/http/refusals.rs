@@ -546,3 +546,6 @@ impl fmt::Display for Refusal {
         f.write_str(&parts.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests;
