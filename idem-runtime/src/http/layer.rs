@@ -520,8 +520,9 @@ impl IdempotencyLayer {
         self.set(|it| it.documented_at = Some(uri.into()))
     }
 
-    /// The wording of refusals: status, body and headers by the code of the [`Problem`]; default [`Refusals::problems`].
+    /// The wording of refusals; default [`Refusals::problems`].
     ///
+    /// It sets status, body and headers by the code of the [`Problem`].
     /// A closure of [`on_problem`](Self::on_problem) or [`on_problem_with`](Self::on_problem_with) takes precedence.
     ///
     /// ```
