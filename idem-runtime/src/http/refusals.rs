@@ -48,7 +48,7 @@ const NOT_OWN: [&str; 10] = [
 /// let refusals = Refusals::json(json!({ "error": { "code": "{code}", "text": "{message}", "status": "{status}" } }))
 ///     .on("key-missing", Refusal::new(StatusCode::PRECONDITION_REQUIRED).code("KEY_NEEDED").message("Send a key."));
 ///
-/// let response = refusals.response(KeyRefusal::Missing.into());
+/// let response = refusals.response(&KeyRefusal::Missing.into());
 /// assert_eq!(response.status(), 428);
 /// assert_eq!(response.headers()["content-type"], "application/json");
 /// let body: serde_json::Value = serde_json::from_str(response.body())?;
@@ -281,7 +281,7 @@ impl Refusals {
     ///
     /// A layer calls it for its own refusals; a handler, for the error of a call that it made (`Problem::from(&error)`).
     #[must_use]
-    pub fn response(&self, problem: Problem) -> Response<String> {
+    pub fn response(&self, problem: &Problem) -> Response<String> {
         let row = self.rows.get(problem.code());
         let mut wording = problem.wording();
         if let Some(row) = row {
@@ -291,7 +291,7 @@ impl Refusals {
         let mut response = match own.or(self.template.as_ref()) {
             None => {
                 let document = problem.document(&wording);
-                problem.respond(wording, PROBLEM_JSON, document)
+                problem.respond(&wording, PROBLEM_JSON, document)
             }
             Some(template) => {
                 // The default page describes problem documents.
@@ -299,7 +299,7 @@ impl Refusals {
                     wording.documented_at = None;
                 }
                 let body = filled(template, &wording).unwrap_or_default();
-                problem.respond(wording, JSON, body.to_string())
+                problem.respond(&wording, JSON, body.to_string())
             }
         };
         if let Some(row) = row {
@@ -476,26 +476,35 @@ fn checked(template: Value) -> Value {
     template
 }
 
+fn value(name: &str, wording: &Wording<'_>) -> Option<Value> {
+    place(name).and_then(|(_, value)| value(wording))
+}
+
+/// The text with the values in it. They are not searched for placeholders again.
+fn filled_text(text: &str, wording: &Wording<'_>) -> String {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some((before, name, after)) = split(rest) {
+        filled.push_str(before);
+        match value(name, wording) {
+            Some(Value::String(text)) => filled.push_str(&text),
+            Some(number) => filled.push_str(&number.to_string()),
+            None => {}
+        }
+        rest = after;
+    }
+    filled + rest
+}
+
 /// The body that a template makes; `None` for a placeholder without a value.
 fn filled(template: &Value, wording: &Wording<'_>) -> Option<Value> {
-    let value = |name| place(name).and_then(|(_, value)| value(wording));
     Some(match template {
-        Value::String(text) => match split(text) {
-            Some(("", name, "")) => value(name)?,
-            _ => {
-                let (mut filled, mut rest) = (String::new(), text.as_str());
-                while let Some((before, name, after)) = split(rest) {
-                    filled.push_str(before);
-                    match value(name) {
-                        Some(Value::String(text)) => filled.push_str(&text),
-                        Some(number) => filled.push_str(&number.to_string()),
-                        None => {}
-                    }
-                    rest = after;
-                }
-                (filled + rest).into()
+        Value::String(text) => {
+            if let Some(("", name, "")) = split(text) {
+                value(name, wording)?
+            } else {
+                filled_text(text, wording).into()
             }
-        },
+        }
         Value::Array(elements) => {
             let elements = elements.iter().filter_map(|inner| filled(inner, wording));
             elements.collect()

@@ -228,7 +228,7 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => self.refusals.response(problem).map(Into::into),
+            _ => self.refusals.response(&problem).map(Into::into),
         };
         self.rules
             .status
