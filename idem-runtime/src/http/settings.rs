@@ -14,6 +14,7 @@ use super::exchange::Rules;
 use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
+use super::refusals::Refusals;
 use super::scope::CallerScope;
 use super::status::KeyVerdict;
 use crate::call::Call;
@@ -66,6 +67,7 @@ pub(crate) struct LayerSettings {
     pub(super) quota: Option<Arc<RequestQuota>>,
     pub(super) label: Option<Arc<RequestLabel>>,
     pub(super) documented_at: Option<String>,
+    pub(super) refusals: Refusals,
     pub(super) on_problem: Option<OnProblem>,
 }
 
@@ -93,6 +95,7 @@ impl LayerSettings {
             quota: None,
             label: None,
             documented_at: None,
+            refusals: Refusals::problems(),
             on_problem: None,
         }
     }
@@ -225,7 +228,7 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => problem.into_response().map(Into::into),
+            _ => self.refusals.response(&problem).map(Into::into),
         };
         self.rules
             .status
