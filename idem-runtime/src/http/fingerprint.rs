@@ -10,8 +10,8 @@ use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
-use self::json::Pointer;
 use super::headers::{header_name, media_type};
+use super::pointer::Pointer;
 
 /// Hash prefix of a request with a raw body and no headers.
 const PLAIN: &[u8] = b"idempotency http request 1";
@@ -272,7 +272,7 @@ impl Fingerprinter {
 }
 
 /// Hashes a field with its length before it, so that no two lists of fields are the same bytes.
-fn field(hash: &mut Sha256, bytes: &[u8]) {
+pub(super) fn field(hash: &mut Sha256, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);
 }

@@ -45,6 +45,10 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
+/// The longest key in bytes: 255 characters of any kind. With its length it stays under the 1,024 bytes that any key may
+/// take.
+const MAX_BYTES: usize = 255 * 4;
+
 /// Rules for accepted keys.
 ///
 /// The default is the draft's ([draft-ietf-httpapi-idempotency-key-header-07, section
@@ -100,9 +104,10 @@ impl KeyRules {
     }
 
     /// The limit of a key in characters; default 255, at most 900.
+    ///
+    /// A key of more than 255 characters may have 1,020 bytes.
     #[must_use]
     pub fn max_chars(mut self, max_chars: usize) -> Self {
-        // With its length it stays under the 1,024 bytes that any key may take.
         self.max_chars = max_chars.min(900);
         self
     }
@@ -137,19 +142,30 @@ impl KeyRules {
             return Err(KeyRefusal::Repeated);
         }
         let key = self.text(line)?;
+        self.check(key).map(Some)
+    }
+
+    /// Checks the text of a key, wherever it was.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyRefusal`], if it is not a valid key.
+    pub(super) fn check(&self, key: String) -> Result<IdempotencyKey, KeyRefusal> {
         if key.trim().is_empty() {
             return Err(KeyRefusal::Empty);
         }
-        // One byte each, because it is ASCII.
-        if key.len() > self.max_chars {
-            return Err(KeyRefusal::TooLong {
-                max_chars: self.max_chars,
-            });
+        let is_too_long = |max_chars| key.len() > max_chars && key.chars().count() > max_chars;
+        let refused = |max_chars| Err(KeyRefusal::TooLong { max_chars });
+        if is_too_long(self.max_chars) {
+            return refused(self.max_chars);
+        }
+        if key.len() > MAX_BYTES {
+            return refused(MAX_BYTES / 4);
         }
         if self.accept.is_some_and(|accept| !accept(&key)) {
             return Err(KeyRefusal::NotAccepted);
         }
-        Ok(Some(IdempotencyKey(key)))
+        Ok(IdempotencyKey(key))
     }
 
     fn text(&self, line: &HeaderValue) -> Result<String, KeyRefusal> {
@@ -207,20 +223,23 @@ pub enum KeyRefusal {
     },
     /// [`KeyRules::accept`] does not accept it.
     NotAccepted,
+    /// Its place cannot be read: a body that is no JSON, an escape that is none.
+    Unreadable,
 }
 
 impl fmt::Display for KeyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text("Idempotency-Key header"))
+        let place = "Idempotency-Key header";
+        f.write_str(&self.text(&format!("an {place}"), &place))
     }
 }
 
 impl KeyRefusal {
-    /// The text of the refusal, with a name for the place in which the key is.
-    pub(super) fn text(&self, place: &str) -> String {
+    /// The text of the refusal, with what the request needs and a name for the place in which the key is.
+    pub(super) fn text(&self, needed: &str, place: &dyn fmt::Display) -> String {
         match self {
             Self::Missing => format!(
-                "this operation needs an {place}: send one that no other request has, such as a UUID, and the same one \
+                "this operation needs {needed}: send one that no other request has, such as a UUID, and the same one \
                  when you repeat the request"
             ),
             Self::Repeated => format!("the {place} came more than once: send one"),
@@ -235,6 +254,7 @@ impl KeyRefusal {
             Self::NotAccepted => {
                 format!("the {place} does not have the form that this API asks for")
             }
+            Self::Unreadable => format!("the {place} cannot be read"),
         }
     }
 }

@@ -11,6 +11,7 @@ use ::http::{Method, Request, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
+use super::domain::KeyDomain;
 use super::fingerprint::Fingerprinter;
 use super::key::KeyRules;
 use super::problem::Problem;
@@ -19,6 +20,7 @@ use super::protocol::Protocol;
 use super::scope::CallerScope;
 use super::service::Idempotency;
 use super::settings::{HookFuture, LayerSettings, OnProblem};
+use super::source::KeySource;
 use super::status::StatusPolicy;
 use crate::call::context::Context;
 use crate::call::engine::{Engine, HasEngine};
@@ -38,7 +40,7 @@ use crate::policy::{
 /// `idempotent-replayed: true`. The checks, in this order:
 ///
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
-/// 2. The key ([`KeyRules`]): missing or not valid, 400.
+/// 2. The key ([`KeySource`], [`KeyRules`]): missing or not valid, 400. One in the body is read after the body.
 /// 3. The scope: a request without an owner of its key, 403.
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
 ///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
@@ -46,6 +48,7 @@ use crate::policy::{
 /// 6. Of a request that is to be executed, the limits: [`max_running`](Self::max_running) and
 ///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
+/// The key is one of its caller, of one path, or of one method and path: [`key_domain`](Self::key_domain).
 /// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
 /// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`).
 /// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
@@ -221,9 +224,21 @@ impl IdempotencyLayer {
         self.set(|it| it.required = false)
     }
 
+    /// The place of a request in which its key is; default the header `Idempotency-Key`.
+    pub fn key_source(self, source: KeySource) -> Self {
+        self.set(|it| it.source = source)
+    }
+
     /// The rules for keys; default: one string of 1 to 255 characters, in quotation marks or without.
     pub fn keys(self, keys: KeyRules) -> Self {
         self.set(|it| it.keys = keys)
+    }
+
+    /// What a key is unique in, for one caller; default [`KeyDomain::Caller`].
+    ///
+    /// [`entry_at`](Self::entry_at) finds the record of a request in another domain.
+    pub fn key_domain(self, domain: KeyDomain) -> Self {
+        self.set(|it| it.domain = domain)
     }
 
     /// The methods that are protected; default `POST` and `PATCH`. Others pass, with or without a key.
@@ -575,6 +590,7 @@ impl IdempotencyLayer {
     pub(crate) fn over(
         self,
         protocol: impl Protocol + 'static,
+        key: KeySource,
         refuse: fn(Problem) -> Response<Bytes>,
         names: impl IntoIterator<Item = &'static str>,
     ) -> Self {
@@ -582,6 +598,7 @@ impl IdempotencyLayer {
             let rules = Arc::make_mut(&mut it.rules);
             rules.headers.all_or_own_and(names);
             rules.protocol = Some(Arc::new(protocol));
+            it.source = key;
             it.on_problem = Some(OnProblem::Plain(Arc::new(refuse)));
         })
     }

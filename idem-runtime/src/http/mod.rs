@@ -42,6 +42,7 @@
 #![cfg_attr(feature = "axum", doc = include_str!("../docs/axum.md"))]
 
 mod body;
+mod domain;
 mod exchange;
 #[cfg(feature = "axum")]
 mod extract;
@@ -50,6 +51,7 @@ mod headers;
 mod key;
 mod layer;
 mod mark;
+mod pointer;
 mod problem;
 mod protocol;
 mod replayed;
@@ -59,12 +61,15 @@ mod resolve;
 mod scope;
 mod service;
 mod settings;
+mod source;
 mod status;
+mod target;
 mod wire;
 
 pub use self::body::Buffered;
 #[cfg(feature = "tonic")]
 pub(crate) use self::body::Collected;
+pub use self::domain::KeyDomain;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
@@ -79,4 +84,5 @@ pub use self::service::Idempotency;
 pub(crate) use self::service::{ServiceFuture, pass, protect, refuse};
 #[cfg(feature = "tonic")]
 pub(crate) use self::settings::LayerSettings;
+pub use self::source::KeySource;
 pub use self::status::{KeyVerdict, StatusPolicy};

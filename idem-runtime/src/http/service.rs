@@ -15,10 +15,9 @@ use tower_service::Service;
 use super::body::{Buffered, Collected};
 use super::exchange::{Disposition, RequestEnd, ServiceEnd};
 use super::fingerprint::has_payment;
-use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
-use super::request;
+use super::request::{Admitted, admit};
 use super::settings::LayerSettings;
 use super::status::KeyVerdict;
 use crate::call::context::context;
@@ -83,10 +82,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.inner.clone();
-        if self.settings.covers(request.method()) {
+        if self.settings.covers(request.method(), request.headers()) {
             Box::pin(protect(Arc::clone(&self.settings), inner, request))
         } else {
-            Box::pin(pass(inner, request))
+            Box::pin(pass(inner, request.map(Buffered::passing)))
         }
     }
 }
@@ -94,7 +93,7 @@ where
 /// Calls the inner service without any protection.
 pub(crate) async fn pass<S, B, R>(
     mut inner: S,
-    request: Request<B>,
+    request: Request<Buffered<B>>,
 ) -> Result<Response<Buffered<R>>, S::Error>
 where
     S: Service<Request<Buffered<B>>, Response = Response<R>>,
@@ -102,7 +101,7 @@ where
     R: Body,
 {
     poll_fn(|cx| inner.poll_ready(cx)).await?;
-    let response = inner.call(request.map(Buffered::passing)).await?;
+    let response = inner.call(request).await?;
     Ok(response.map(Buffered::passing))
 }
 
@@ -134,32 +133,22 @@ where
         let settings = Arc::clone(&execution.settings);
         let parts = &mut execution.parts;
         let due = settings.due(&parts.headers);
-        let key = match settings.key(&parts.headers) {
-            Ok(Some(key)) => key,
-            Ok(None) if settings.required => {
-                let problem = settings.of_key(&KeyRefusal::Missing);
-                return Ok(refuse(&settings, problem, Some(parts)));
-            }
-            Ok(None) => {
+        let (key, scope, body, asked) = match admit(parts, body, &settings, due).await {
+            Admitted::Keyed {
+                key,
+                scope,
+                body,
+                asked,
+            } => (key, scope, body, asked),
+            Admitted::Unprotected(body) => {
                 let Execution { inner, parts, .. } = *execution;
                 // Boxed as the execution is, so that no request has room for the inner future.
                 return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
             }
-            Err(refusal) => {
-                return Ok(refuse(&settings, settings.of_key(&refusal), Some(parts)));
-            }
-        };
-        let Ok(scope) = settings.scope.find(parts) else {
-            parts.extensions.insert(key);
-            return Ok(refuse(&settings, Problem::caller_unknown(), Some(parts)));
-        };
-        let (body, asked) = match request::take(parts, body, &settings, due).await {
-            Ok(taken) => taken,
-            Err(problem) => {
+            Admitted::Refused(problem) => {
                 // The unread rest of the body blocks the next request of the connection.
                 let closes = problem.status() == StatusCode::REQUEST_TIMEOUT
                     && parts.version < Version::HTTP_2;
-                parts.extensions.insert(key);
                 let mut response = refuse(&settings, problem, Some(parts));
                 if closes {
                     let close = HeaderValue::from_static("close");
@@ -168,7 +157,7 @@ where
                 return Ok(response);
             }
         };
-        let mut call = settings.call(scope.as_deref(), &key, &asked);
+        let mut call = settings.call(scope.as_deref(), parts, &key, &asked);
         settings.limit_wait(&mut call, due);
         parts.extensions.insert(key);
         settings.label(&mut call, parts);

@@ -10,12 +10,15 @@ use ::http::request::Parts;
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
 
+use super::domain::{DomainKey, KeyDomain};
 use super::exchange::Rules;
 use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
 use super::scope::CallerScope;
+use super::source::KeySource;
 use super::status::KeyVerdict;
+use super::target::asked_for;
 use crate::call::Call;
 use crate::call::context::Context;
 use crate::call::engine::Engine;
@@ -52,7 +55,9 @@ pub(crate) struct LayerSettings {
     engine: Engine,
     name: Cow<'static, str>,
     pub(super) scope: CallerScope,
+    pub(super) source: KeySource,
     pub(super) keys: KeyRules,
+    pub(super) domain: KeyDomain,
     pub(super) required: bool,
     pub(super) methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
@@ -76,7 +81,9 @@ impl LayerSettings {
             engine,
             name,
             scope,
+            source: KeySource::default(),
             keys: KeyRules::default(),
+            domain: KeyDomain::Caller,
             required: true,
             methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
@@ -97,9 +104,9 @@ impl LayerSettings {
         }
     }
 
-    /// Whether requests of this method are protected.
-    pub(super) fn covers(&self, method: &Method) -> bool {
-        self.methods.contains(method)
+    /// Whether requests of this method are protected, and a request with these headers can have a key.
+    pub(super) fn covers(&self, method: &Method, headers: &HeaderMap) -> bool {
+        self.methods.contains(method) && self.source.applies(headers)
     }
 
     /// The operation of every call of the layer.
@@ -107,23 +114,22 @@ impl LayerSettings {
         Operation::new(self.name.clone())
     }
 
-    /// Reads the key of a request.
-    pub(super) fn key(&self, request: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
-        match &self.rules.protocol {
-            None => self.keys.read(request),
-            Some(protocol) => self.keys.read_from(request, protocol.key_header()),
-        }
-    }
-
+    /// Reads the key of a request; `body` is empty unless the key is in it. `None`: it has none, and needs none.
+    ///
+    /// # Errors
+    ///
     /// The problem of a request without a valid key.
-    pub(super) fn of_key(&self, refusal: &KeyRefusal) -> Problem {
-        match &self.rules.protocol {
-            None => Problem::of_key(refusal, refusal),
-            Some(protocol) => {
-                let place = format!("`{}` in its metadata", protocol.key_header());
-                Problem::of_key(refusal, refusal.text(&place))
-            }
-        }
+    pub(super) fn key(
+        &self,
+        request: &Parts,
+        body: &[u8],
+    ) -> Result<Option<IdempotencyKey>, Problem> {
+        let refusal = match self.source.read(&self.keys, request, body) {
+            Ok(None) if self.required => KeyRefusal::Missing,
+            Ok(key) => return Ok(key),
+            Err(refusal) => refusal,
+        };
+        Err(Problem::of_key(&refusal, self.source.explain(&refusal)))
     }
 
     /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
@@ -153,8 +159,16 @@ impl LayerSettings {
     }
 
     /// The call of a request with this digest.
-    pub(super) fn call(&self, scope: Option<&str>, key: &IdempotencyKey, asked: &[u8; 32]) -> Call {
-        let mut call = self.named(scope, key.as_str());
+    pub(super) fn call(
+        &self,
+        scope: Option<&str>,
+        request: &Parts,
+        key: &IdempotencyKey,
+        asked: &[u8; 32],
+    ) -> Call {
+        let path = asked_for(request).path();
+        let key = self.domain.key(&request.method, path, key.as_str());
+        let mut call = self.named(scope, &key);
         call.request(asked);
         call
     }
@@ -166,7 +180,7 @@ impl LayerSettings {
     }
 
     /// The calls of all requests with this key.
-    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> Call {
+    pub(super) fn named(&self, scope: Option<&str>, key: &DomainKey<'_>) -> Call {
         let mut call = Call::new(self.operation());
         call.engine(self.engine.clone());
         if let Some(scope) = scope {
@@ -241,7 +255,9 @@ impl LayerSettings {
 debug_fields!(LayerSettings {
     name,
     scope,
+    source,
     keys,
+    domain,
     required,
     methods,
     rules,

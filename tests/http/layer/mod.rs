@@ -5,6 +5,8 @@ mod challenges;
 mod draft;
 mod endings;
 mod foreign_answers;
+mod key_domains;
+mod key_sources;
 mod many_clients;
 mod middleware;
 mod payments;
