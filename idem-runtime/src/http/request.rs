@@ -9,7 +9,6 @@ use http_body::Body;
 use sha2::Digest as _;
 
 use super::body::{BodyEnd, Buffered, read};
-use super::key::IdempotencyKey;
 use super::problem::Problem;
 use super::protocol::{Messages, Protocol};
 use super::settings::LayerSettings;
@@ -17,25 +16,23 @@ use super::target::asked_for;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
-/// What is known of a request before its call.
-pub(super) enum Admitted<B: Body> {
-    Keyed {
-        key: IdempotencyKey,
-        scope: Option<String>,
-        body: Buffered<B>,
-        asked: [u8; 32],
-    },
-    /// It has no key, and needs none.
-    Unprotected(Buffered<B>),
-    /// If a key was read, it is among the extensions of the request.
-    Refused(Problem),
+/// What is known of a request with a key before its call.
+pub(super) struct Admitted {
+    pub(super) scope: Option<String>,
+    pub(super) asked: [u8; 32],
 }
 
-/// Finds the key of a request and its owner, reads its body, and computes the digest of the request. A key in the body
-/// is read after it.
+/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into `read`, and computes
+/// the digest of the request. A key in the body is read after it.
+///
+/// `None`: the request has no key, and needs none.
 ///
 /// The future is made of an `async` block, and that of [`take`] too, because that of an `async fn` has room for its
 /// arguments twice.
+///
+/// # Errors
+///
+/// The problem of a request that is refused.
 ///
 /// # Cancel safety
 ///
@@ -43,63 +40,53 @@ pub(super) enum Admitted<B: Body> {
 pub(super) fn admit<B: Body>(
     parts: &mut Parts,
     body: B,
+    read: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
-) -> impl Future<Output = Admitted<B>> {
+) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
     async move {
         let is_in_body = settings.source.is_in_body();
-        let mut named = None;
+        let mut scope = None;
         if !is_in_body {
-            named = match identify(parts, &[], settings) {
-                Ok(None) => return Admitted::Unprotected(Buffered::passing(body)),
-                Ok(named) => named,
-                Err(problem) => return Admitted::Refused(problem),
-            };
-        }
-        let (body, asked) = match take(parts, body, settings, due).await {
-            Ok(taken) => taken,
-            Err(problem) => {
-                if let Some((key, _)) = named {
-                    parts.extensions.insert(key);
+            scope = match identify(parts, &[], settings)? {
+                Identified::OfScope(scope) => scope,
+                Identified::WithoutKey => {
+                    *read = Buffered::passing(body);
+                    return Ok(None);
                 }
-                return Admitted::Refused(problem);
-            }
-        };
-        if is_in_body {
-            named = match identify(parts, &body.bytes(), settings) {
-                Ok(named) => named,
-                Err(problem) => return Admitted::Refused(problem),
             };
         }
-        match named {
-            Some((key, scope)) => Admitted::Keyed {
-                key,
-                scope,
-                body,
-                asked,
-            },
-            None => Admitted::Unprotected(body),
+        let asked;
+        (*read, asked) = take(parts, body, settings, due).await?;
+        if is_in_body {
+            scope = match identify(parts, &read.bytes(), settings)? {
+                Identified::OfScope(scope) => scope,
+                Identified::WithoutKey => return Ok(None),
+            };
         }
+        Ok(Some(Admitted { scope, asked }))
     }
 }
 
-/// A key and the scope of its owner.
-type Named = (IdempotencyKey, Option<String>);
+enum Identified {
+    /// Its key is among the extensions of the request.
+    OfScope(Option<String>),
+    WithoutKey,
+}
 
-/// Finds the key of a request and its owner; `None` for a request that has no key, and needs none.
+/// Finds the key of a request and its owner.
 fn identify(
     parts: &mut Parts,
     body: &[u8],
     settings: &LayerSettings,
-) -> Result<Option<Named>, Problem> {
+) -> Result<Identified, Problem> {
     let Some(key) = settings.key(parts, body)? else {
-        return Ok(None);
+        return Ok(Identified::WithoutKey);
     };
-    let Ok(scope) = settings.scope.find(parts) else {
-        parts.extensions.insert(key);
-        return Err(Problem::caller_unknown());
-    };
-    Ok(Some((key, scope)))
+    let scope = settings.scope.find(parts);
+    parts.extensions.insert(key);
+    let scope = scope.map_err(|_| Problem::caller_unknown())?;
+    Ok(Identified::OfScope(scope))
 }
 
 /// Reads the body of a request, and computes the digest of the request.

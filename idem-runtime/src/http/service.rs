@@ -131,21 +131,20 @@ where
     });
     async move {
         let settings = Arc::clone(&execution.settings);
-        let parts = &mut execution.parts;
+        let Execution {
+            parts, body: read, ..
+        } = &mut *execution;
         let due = settings.due(&parts.headers);
-        let (key, scope, body, asked) = match admit(parts, body, &settings, due).await {
-            Admitted::Keyed {
-                key,
-                scope,
-                body,
-                asked,
-            } => (key, scope, body, asked),
-            Admitted::Unprotected(body) => {
-                let Execution { inner, parts, .. } = *execution;
+        let Admitted { scope, asked } = match admit(parts, body, read, &settings, due).await {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => {
+                let Execution {
+                    inner, parts, body, ..
+                } = *execution;
                 // Boxed as the execution is, so that no request has room for the inner future.
                 return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
             }
-            Admitted::Refused(problem) => {
+            Err(problem) => {
                 // The unread rest of the body blocks the next request of the connection.
                 let closes = problem.status() == StatusCode::REQUEST_TIMEOUT
                     && parts.version < Version::HTTP_2;
@@ -157,14 +156,12 @@ where
                 return Ok(response);
             }
         };
-        let mut call = settings.call(scope.as_deref(), parts, &key, &asked);
+        let mut call = settings.call(scope.as_deref(), parts, &asked);
         settings.limit_wait(&mut call, due);
-        parts.extensions.insert(key);
         settings.label(&mut call, parts);
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
         call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-        execution.body = body;
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;

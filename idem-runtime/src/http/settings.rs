@@ -158,16 +158,12 @@ impl LayerSettings {
         self.rules.max_bytes(&self.engine.core.format)
     }
 
-    /// The call of a request with this digest.
-    pub(super) fn call(
-        &self,
-        scope: Option<&str>,
-        request: &Parts,
-        key: &IdempotencyKey,
-        asked: &[u8; 32],
-    ) -> Call {
+    /// The call of a request with this digest, whose key is among its extensions.
+    pub(super) fn call(&self, scope: Option<&str>, request: &Parts, asked: &[u8; 32]) -> Call {
+        let key = request.extensions.get::<IdempotencyKey>();
+        let key = key.map(IdempotencyKey::as_str).unwrap_or_default();
         let path = asked_for(request).path();
-        let key = self.domain.key(&request.method, path, key.as_str());
+        let key = self.domain.key(&request.method, path, key);
         let mut call = self.named(scope, &key);
         call.request(asked);
         call
