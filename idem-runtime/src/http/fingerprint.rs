@@ -10,6 +10,7 @@ use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
+use self::json::Numbers;
 use super::headers::{header_name, media_type};
 use super::pointer::Pointer;
 
@@ -58,6 +59,7 @@ type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 pub struct Fingerprinter {
     /// The parts of a document that do not count; `None`: a document counts byte by byte.
     json: Option<Arc<[Pointer]>>,
+    numbers: Numbers,
     multipart: bool,
     own: Option<Arc<Own>>,
     headers: Vec<HeaderName>,
@@ -87,9 +89,9 @@ impl Fingerprinter {
     /// It applies to `application/json` and `…+json`: whitespace between tokens does not count, nor how a character of
     /// a string is escaped.
     ///
-    /// The rest counts: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three
-    /// (unlike [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785), which rounds to a double: two amounts beyond 2^53
-    /// would be one). A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
+    /// The rest counts: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three;
+    /// [`json_values`](Self::json_values) makes them one. (Neither rounds to a double as
+    /// [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) does: two amounts beyond 2^53 would be one.) A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
     /// with half of a surrogate pair, or nested more than 128 levels deep.
     pub fn json(self) -> Self {
         self.json_without([""; 0])
@@ -111,6 +113,43 @@ impl Fingerprinter {
                 .filter_map(|pointer| Pointer::read(pointer.as_ref()))
                 .collect(),
         );
+        self
+    }
+
+    /// Ignores the notation of numbers in JSON documents as well: they count by their exact value.
+    ///
+    /// As [`json`](Self::json), or [`json_without`](Self::json_without) where that is called too, in either order. `1`,
+    /// `1.0`, `10e-1` and `1e0` are one number, and so are `0`, `-0` and `0.00`; no number is rounded, of however many
+    /// digits. All else still counts: a member that is `null` is not an absent one, `1` is not `"1"`, and the order of
+    /// elements differs.
+    ///
+    /// A number whose power of ten does not fit into 64 bits counts as it is written.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use axum::{Router, body::Body, http::Request, routing::post};
+    /// use idem_runtime::{Engine, http::{Fingerprinter, IdempotencyLayer}, store::memory::MemoryStore};
+    /// use tower::ServiceExt as _;
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .fingerprint(Fingerprinter::new().json_values());
+    /// let shop: Router = Router::new().route("/orders", post(async || "ordered")).layer(layer);
+    /// let order = |body: &'static str| {
+    ///     let request = Request::post("/orders").header("idempotency-key", "\"8e03978e\"");
+    ///     let request = request.header("content-type", "application/json").body(Body::from(body));
+    ///     shop.clone().oneshot(request.unwrap())
+    /// };
+    /// assert_eq!(order(r#"{"item": "tea", "price": 1.50}"#).await.unwrap().status(), 200);
+    /// // The same order, by another serializer.
+    /// let repeat = order(r#"{"price":1.5,"item":"tea"}"#).await.unwrap();
+    /// assert_eq!(repeat.headers()["idempotent-replayed"], "true");
+    /// // Another one.
+    /// assert_eq!(order(r#"{"price":1.51,"item":"tea"}"#).await.unwrap().status(), 422);
+    /// # });
+    /// ```
+    pub fn json_values(mut self) -> Self {
+        self.numbers = Numbers::ByValue;
+        self.json.get_or_insert_default();
         self
     }
 
@@ -205,7 +244,11 @@ impl Fingerprinter {
                 hash
             }
             Content::Json { of_type, text } => {
-                let mut hash = self.head(request, uri, "json");
+                let rule = match self.numbers {
+                    Numbers::AsWritten => "json",
+                    Numbers::ByValue => "json values",
+                };
+                let mut hash = self.head(request, uri, rule);
                 field(&mut hash, &of_type);
                 hash.update(text);
                 hash
@@ -227,7 +270,7 @@ impl Fingerprinter {
         }
         if let Some(without) = &self.json
             && let Some(of_type) = json_type(request)
-            && let Some(text) = json::canonical(body, without)
+            && let Some(text) = json::canonical(body, without, self.numbers)
         {
             return Content::Json { of_type, text };
         }
@@ -299,6 +342,7 @@ fn boundary(request: &Parts) -> Option<&[u8]> {
 
 debug_fields!(Fingerprinter {
     json,
+    numbers,
     multipart,
     own: |it| it.own.is_some(),
     headers,

@@ -17,6 +17,7 @@ use super::key::KeyRules;
 use super::problem::Problem;
 #[cfg(feature = "tonic")]
 use super::protocol::Protocol;
+use super::refusals::Refusals;
 use super::scope::CallerScope;
 use super::service::Idempotency;
 use super::settings::{HookFuture, LayerSettings, OnProblem};
@@ -534,7 +535,23 @@ impl IdempotencyLayer {
         self.set(|it| it.documented_at = Some(uri.into()))
     }
 
-    /// Converts a refusal into its response; default [`Problem::into_response`].
+    /// The wording of refusals: status, body and headers by the code of the [`Problem`]; default [`Refusals::problems`].
+    ///
+    /// A closure of [`on_problem`](Self::on_problem) or [`on_problem_with`](Self::on_problem_with) takes precedence.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use idem_runtime::{Engine, http::{IdempotencyLayer, Refusal, Refusals}, store::memory::MemoryStore};
+    ///
+    /// let refusals = Refusals::problems().on("key-reused", Refusal::new(StatusCode::CONFLICT).code("key-conflict"));
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api").refusals(refusals);
+    /// # drop(layer);
+    /// ```
+    pub fn refusals(self, refusals: Refusals) -> Self {
+        self.set(|it| it.refusals = refusals)
+    }
+
+    /// Converts a refusal into its response; default: in the wording of [`refusals`](Self::refusals).
     ///
     /// ```
     /// use http::Response;

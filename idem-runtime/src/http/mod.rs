@@ -24,7 +24,7 @@
 //! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
 //!
-//! idem's own responses are a [`Problem`]: a document after RFC 9457.
+//! idem's own responses are a [`Problem`]: a document after RFC 9457, or in the wording of a partner's API ([`Refusals`]).
 //!
 //! # A request of unknown outcome
 //!
@@ -54,6 +54,7 @@ mod mark;
 mod pointer;
 mod problem;
 mod protocol;
+mod refusals;
 mod replayed;
 mod reply;
 mod request;
@@ -77,6 +78,7 @@ pub use self::mark::{MarkReplays, MarkedReplays};
 pub use self::problem::Problem;
 #[cfg(feature = "tonic")]
 pub(crate) use self::protocol::{Counter, Messages, Protocol};
+pub use self::refusals::{Refusal, Refusals};
 pub use self::replayed::IDEMPOTENT_REPLAYED;
 pub use self::reply::Reply;
 pub use self::service::Idempotency;

@@ -15,6 +15,7 @@ use super::exchange::Rules;
 use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
+use super::refusals::Refusals;
 use super::scope::CallerScope;
 use super::source::KeySource;
 use super::status::KeyVerdict;
@@ -71,6 +72,7 @@ pub(crate) struct LayerSettings {
     pub(super) quota: Option<Arc<RequestQuota>>,
     pub(super) label: Option<Arc<RequestLabel>>,
     pub(super) documented_at: Option<String>,
+    pub(super) refusals: Refusals,
     pub(super) on_problem: Option<OnProblem>,
 }
 
@@ -100,6 +102,7 @@ impl LayerSettings {
             quota: None,
             label: None,
             documented_at: None,
+            refusals: Refusals::problems(),
             on_problem: None,
         }
     }
@@ -235,7 +238,7 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => problem.into_response().map(Into::into),
+            _ => self.refusals.response(problem).map(Into::into),
         };
         self.rules
             .status

@@ -20,3 +20,4 @@ mod settings;
 mod slow_bodies;
 mod smuggling;
 mod spans;
+mod wording;
