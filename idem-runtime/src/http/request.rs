@@ -45,7 +45,7 @@ pub(super) fn admit<B: Body>(
     due: Option<Duration>,
 ) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
     async move {
-        let is_in_body = settings.source.is_in_body();
+        let is_in_body = settings.profile().source.is_in_body();
         let mut scope = None;
         if !is_in_body {
             scope = match identify(parts, &[], settings)? {
@@ -107,7 +107,8 @@ fn take<B: Body>(
     due: Option<Duration>,
 ) -> impl Future<Output = Result<(Buffered<B>, [u8; 32]), Problem>> {
     async move {
-        let (fingerprinter, max_bytes) = (&settings.fingerprinter, settings.max_body_bytes);
+        let (fingerprinter, max_bytes) =
+            (&settings.profile().fingerprinter, settings.max_body_bytes);
         let announced = parts.headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|length| usize::try_from(length).map_or(true, |it| it > max_bytes))

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::domain::KeyDomain;
 use super::exchange::{Rules, SCHEMA, is_final};
 use super::layer::IdempotencyLayer;
+use super::profile::Profile;
 use super::wire;
 use crate::call::entry;
 use crate::call::inspect::Entry;
@@ -63,7 +64,7 @@ impl IdempotencyLayer {
     /// ```
     pub async fn entry(&self, scope: Option<&str>, key: &str) -> Result<Option<Entry>, Error> {
         let settings = self.settings();
-        if settings.domain != KeyDomain::Caller {
+        if settings.profile().domain != KeyDomain::Caller {
             let error = Error::new(ErrorKind::InvalidKey, settings.operation());
             return Err(error.detail("a key of this layer is one of a path: `entry_at` takes it"));
         }
@@ -94,7 +95,9 @@ impl IdempotencyLayer {
             let error = Error::new(ErrorKind::InvalidKey, settings.operation());
             return Err(error.detail("no request of this layer has this scope"));
         };
-        let key = settings.domain.key(method, path, key);
+        let Profile { keys, domain, .. } = settings.profile();
+        let key = keys.counted(key.to_owned());
+        let key = domain.key(method, path, &key);
         let entry = entry(settings.named(scope.as_deref(), &key)).await?;
         Ok(entry.map(|mut entry| {
             entry.rules = Some(Arc::clone(&settings.rules) as _);

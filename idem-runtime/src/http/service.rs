@@ -7,14 +7,15 @@ use std::task::{Context, Poll};
 
 use ::http::header::{CONNECTION, CONTENT_LENGTH, TRAILER};
 use ::http::request::Parts;
-use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Collected};
 use super::exchange::{Disposition, RequestEnd, ServiceEnd};
-use super::fingerprint::has_payment;
+use super::key::IdempotencyKey;
+use super::payment::has_payment;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request::{Admitted, admit};
@@ -149,6 +150,9 @@ where
                 let closes = problem.status() == StatusCode::REQUEST_TIMEOUT
                     && parts.version < Version::HTTP_2;
                 let mut response = refuse(&settings, problem, Some(parts));
+                if parts.extensions.get::<IdempotencyKey>().is_some() {
+                    add(settings.echo(&parts.headers), &mut response);
+                }
                 if closes {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
@@ -156,6 +160,7 @@ where
                 return Ok(response);
             }
         };
+        let echo = settings.echo(&parts.headers);
         let mut call = settings.call(scope.as_deref(), parts, &asked);
         settings.limit_wait(&mut call, due);
         settings.label(&mut call, parts);
@@ -165,7 +170,7 @@ where
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
-        Ok(match end {
+        let mut response = match end {
             ServiceEnd::Answered {
                 response,
                 disposition,
@@ -179,7 +184,16 @@ where
                 }
                 refuse(&settings, problem, head.as_deref())
             }
-        })
+        };
+        add(echo, &mut response);
+        Ok(response)
+    }
+}
+
+/// Adds the headers that echo a key, in place of those that the response has.
+fn add<B>(echo: Option<Box<HeaderMap>>, response: &mut Response<B>) {
+    if let Some(echo) = echo {
+        response.headers_mut().extend(*echo);
     }
 }
 
@@ -205,7 +219,7 @@ fn answer<R: Body>(
     if is_replayed {
         // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
         if let Disposition::Nothing(_) = disposition {
-            let stored = &settings.rules.headers;
+            let stored = &settings.profile().headers;
             stored.retain(response.headers_mut());
             let trailers = |trailers: &mut _| stored.retain(trailers);
             response.body_mut().retain_trailers(trailers);
@@ -223,7 +237,7 @@ fn answer<R: Body>(
         Disposition::Nothing(_) => is_replayed,
     };
     if is_final {
-        settings.rules.status.advise_of_final(&mut response);
+        settings.profile().status.advise_of_final(&mut response);
     }
     response.extensions_mut().insert(how);
     response

@@ -12,11 +12,8 @@ use ::http::{HeaderMap, HeaderName};
 use self::member::string_at;
 use super::headers::header_name;
 use super::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
+use super::payment;
 use super::pointer::Pointer;
-use crate::identity::key::decode;
-
-/// The header of a payment, x402 version 2.
-const PAYMENT_SIGNATURE: HeaderName = HeaderName::from_static("payment-signature");
 
 /// A rule of the service.
 type Own = dyn Fn(&Parts) -> Result<Option<String>, KeyRefusal> + Send + Sync;
@@ -167,7 +164,7 @@ impl KeySource {
     /// Whether a request with this head can have a key.
     pub(super) fn applies(&self, headers: &HeaderMap) -> bool {
         match self.0 {
-            Place::PaymentIdentifier(_) => headers.contains_key(PAYMENT_SIGNATURE),
+            Place::PaymentIdentifier(_) => payment::has_signature(headers),
             _ => true,
         }
     }
@@ -200,10 +197,8 @@ impl KeySource {
             Place::Json(_) if body.is_empty() => None,
             Place::Json(pointer) => string_at(body, pointer)?,
             Place::Query(name) => parameter(request.uri.query().unwrap_or_default(), name)?,
-            Place::PaymentIdentifier(pointer) => match only(&request.headers)? {
-                Some(payment) => {
-                    string_at(&base64(payment).ok_or(KeyRefusal::Unreadable)?, pointer)?
-                }
+            Place::PaymentIdentifier(pointer) => match payment::document(&request.headers)? {
+                Some(document) => string_at(&document, pointer)?,
                 None => None,
             },
             Place::Own(_, read) => read(request)?,
@@ -257,35 +252,6 @@ impl fmt::Debug for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeySource({self})")
     }
-}
-
-/// The payment of a request.
-fn only(headers: &HeaderMap) -> Result<Option<&[u8]>, KeyRefusal> {
-    let mut lines = headers.get_all(PAYMENT_SIGNATURE).iter();
-    let first = lines.next();
-    match lines.next() {
-        Some(_) => Err(KeyRefusal::Repeated),
-        None => Ok(first.map(|line| line.as_bytes().trim_ascii())),
-    }
-}
-
-/// Reads bytes from base64 of either alphabet, with padding or without.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let mut text = text[..text.len() - padding].to_vec();
-    if padding > 2 || text.len() % 4 == 1 {
-        return None;
-    }
-    for byte in &mut text {
-        *byte = match *byte {
-            b'+' => b'-',
-            b'/' => b'_',
-            other => other,
-        };
-    }
-    let mut bytes = vec![0; text.len() * 3 / 4];
-    decode(&text, &mut bytes)?;
-    Some(bytes)
 }
 
 /// The only parameter of this name.

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::http::payment::{PAYMENT, base64};
 use crate::identity::key::encode;
 
 fn head(uri: &str) -> Parts {
@@ -110,7 +111,7 @@ fn a_payment_has_its_identifier_in_an_extension() {
         let mut request = head("/");
         for line in lines {
             let line = HeaderValue::from_str(line).unwrap();
-            request.headers.append(PAYMENT_SIGNATURE, line);
+            request.headers.append(&PAYMENT[0], line);
         }
         assert_eq!(source.applies(&request.headers), !lines.is_empty());
         read(&source, &request, b"")
@@ -254,7 +255,7 @@ proptest! {
         let id = json!({ "extensions": { "payment-identifier": { "info": { "id": text } } } });
         let mut request = head("/");
         let line = HeaderValue::from_str(&payment(&id.to_string())).unwrap();
-        request.headers.insert(PAYMENT_SIGNATURE, line);
+        request.headers.insert(&PAYMENT[0], line);
         prop_assert_eq!(read(&KeySource::payment_identifier(), &request, b""), found(&text));
     }
 
