@@ -34,7 +34,8 @@ pub enum KeyVerdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
     /// Nothing was done: the key is released, and the next request with it is executed. After a 4xx other than 408 it
-    /// may be a corrected one; after any other status another request with the key is a 422 `key-reused`. A handler
+    /// may be a corrected one, unless the policy is [`StatusPolicy::successes`]; after any other status another request
+    /// with the key is a 422 `key-reused`. A handler
     /// that requested a derived key or made an idempotent call binds the key to its request in any case.
     Release,
     /// It is unknown whether it was done. A repeat gets `outcome-unknown` until the outcome is resolved (see
@@ -71,6 +72,9 @@ pub enum KeyVerdict {
 /// request that has one of them is stored, whatever it asks for: where the payment is settled after the handler, the
 /// handler has run. The client pays under another key. `on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Release)` is for a
 /// service that does nothing before the payment is settled.
+///
+/// [`terminal`](Self::terminal) and [`successes`](Self::successes) store no server error, and no failure: partners
+/// demand it ([`Profile`](super::Profile)).
 ///
 /// A redirect (307, 308) is stored: the request to its target is another one. So is a 303, which asks for a `GET`.
 ///

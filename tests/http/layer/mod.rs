@@ -11,6 +11,7 @@ mod many_clients;
 mod middleware;
 mod payments;
 mod problems;
+mod profiles;
 mod quotas;
 mod reconciling;
 mod refusals;

@@ -72,9 +72,12 @@ impl fmt::Display for Verdicts<'_> {
             if !ranges.is_empty() {
                 let ranges: Vec<_> = ranges
                     .iter()
-                    .map(|(first, last)| match first == last {
-                        true => first.to_string(),
-                        false => format!("{first}-{last}"),
+                    .map(|(first, last)| {
+                        if first == last {
+                            first.to_string()
+                        } else {
+                            format!("{first}-{last}")
+                        }
                     })
                     .collect();
                 write!(f, "{name} {}; ", ranges.join(", "))?;
