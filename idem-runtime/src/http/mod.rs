@@ -42,6 +42,7 @@
 #![cfg_attr(feature = "axum", doc = include_str!("../docs/axum.md"))]
 
 mod body;
+mod domain;
 mod exchange;
 #[cfg(feature = "axum")]
 mod extract;
@@ -49,8 +50,12 @@ mod fingerprint;
 mod headers;
 mod key;
 mod layer;
+mod lifetime;
 mod mark;
+mod payment;
+mod pointer;
 mod problem;
+mod profile;
 mod protocol;
 mod refusals;
 mod replayed;
@@ -60,17 +65,22 @@ mod resolve;
 mod scope;
 mod service;
 mod settings;
+mod source;
 mod status;
+mod target;
 mod wire;
 
 pub use self::body::Buffered;
 #[cfg(feature = "tonic")]
 pub(crate) use self::body::Collected;
+pub use self::domain::KeyDomain;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
+pub use self::lifetime::iso8601_duration;
 pub use self::mark::{MarkReplays, MarkedReplays};
 pub use self::problem::Problem;
+pub use self::profile::Profile;
 #[cfg(feature = "tonic")]
 pub(crate) use self::protocol::{Counter, Messages, Protocol};
 pub use self::refusals::{Refusal, Refusals};
@@ -81,4 +91,5 @@ pub use self::service::Idempotency;
 pub(crate) use self::service::{ServiceFuture, pass, protect, refuse};
 #[cfg(feature = "tonic")]
 pub(crate) use self::settings::LayerSettings;
+pub use self::source::KeySource;
 pub use self::status::{KeyVerdict, StatusPolicy};

@@ -9,33 +9,10 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
+use crate::http::pointer::Pointer;
+
 /// The limit of `serde_json`.
 const DEEPEST: usize = 128;
-
-/// A pointer into a document (RFC 6901), other than to the whole of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pointer(Vec<String>);
-
-impl Pointer {
-    /// `None` for text that is no pointer, and for the whole document.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        let tokens = text.strip_prefix('/')?.split('/').map(|token| {
-            let mut rest = token.split('~');
-            let mut name = rest.next()?.to_owned();
-            for escaped in rest {
-                let (sign, rest) = match escaped.split_at_checked(1)? {
-                    ("0", rest) => ('~', rest),
-                    ("1", rest) => ('/', rest),
-                    _ => return None,
-                };
-                name.push(sign);
-                name.push_str(rest);
-            }
-            Some(name)
-        });
-        tokens.collect::<Option<_>>().map(Self)
-    }
-}
 
 /// What counts of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +34,7 @@ pub(super) fn canonical(body: &[u8], without: &[Pointer], numbers: Numbers) -> O
         at: 0,
         out: Vec::with_capacity(body.len()),
     };
-    let without: Vec<&[String]> = without.iter().map(|pointer| &*pointer.0).collect();
+    let without: Vec<&[String]> = without.iter().map(Pointer::names).collect();
     reader.value(&without, DEEPEST)?;
     reader.blanks();
     (reader.at == text.len()).then_some(reader.out)
