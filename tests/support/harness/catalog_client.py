@@ -1,8 +1,8 @@
 """Changes an Iceberg catalog with PyIceberg, through requests that are repeated under a key.
 
 Arguments: the address of the catalog, the token of the client, seconds to wait for a reply, and `keys`, or `none` for
-requests without a key. Each line of the input is an operation, as JSON. Each line of the output is what came of it, in
-that order: `null`, or the `error` by its name and its `message`.
+requests without a key. Each line of the input is an operation, as JSON. Each line of the output is its outcome, in that
+order: `null`, or the `error` by its name and its `message`.
 """
 
 import json

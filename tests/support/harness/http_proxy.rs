@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What happens to a request on its way, or to its reply.
+/// A fault of a request, or of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpFault {
@@ -23,7 +23,7 @@ pub enum HttpFault {
     Cut,
 }
 
-/// A proxy on loopback in front of a server of HTTP/1.1, which decides on each request.
+/// A proxy on loopback in front of a server of HTTP/1.1, with faults of whole requests.
 ///
 /// Unlike a [`TcpProxy`](crate::TcpProxy) it knows where a request ends, in however many pieces a client sends it. Each
 /// request has a connection of its own. A request's body has a `Content-Length`, or is none.
@@ -50,7 +50,7 @@ impl Exchanges {
 }
 
 impl HttpProxy {
-    /// Starts a proxy. The function gets each request, line and headers first, and says what happens to it.
+    /// Starts a proxy. The function gets the bytes of each request, and decides on its fault.
     pub fn start(
         target: SocketAddr,
         fault: impl Fn(&[u8]) -> Option<HttpFault> + Send + Sync + 'static,
