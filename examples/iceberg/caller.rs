@@ -1,9 +1,10 @@
 //! The caller of a mutation: its client, and its key.
 
+use axum::RequestPartsExt as _;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use idem_runtime::http::{IdempotencyKey, KeyRules};
+use idem_runtime::http::IdempotencyKey;
 
 use crate::refusal::Refusal;
 use crate::uuid;
@@ -15,7 +16,7 @@ pub(crate) struct Caller {
     pub(crate) key: IdempotencyKey,
 }
 
-impl<S: Sync> FromRequestParts<S> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
@@ -24,11 +25,10 @@ impl<S: Sync> FromRequestParts<S> for Caller {
         let credential = credential.and_then(|credential| credential.to_str().ok());
         let client = credential.and_then(|credential| credential.strip_prefix("Bearer "));
         let client = client.ok_or(Refusal::NotAuthorized)?.to_owned();
-        let rules = KeyRules::default().accept(uuid::is_v7);
-        let key = rules.read(&parts.headers)?;
+        // By the rules of the profile that the routes have.
+        let key: Option<IdempotencyKey> = parts.extract().await?;
         // The key is optional: a request without one is never repeated.
-        let key = key.map_or_else(uuid::v7, |key| key.as_str().to_ascii_lowercase());
-        let key = IdempotencyKey(key);
+        let key = key.unwrap_or_else(|| IdempotencyKey(uuid::v7()));
         Ok(Self { client, key })
     }
 }

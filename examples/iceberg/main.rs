@@ -12,8 +12,8 @@
 //!     200 00001.metadata.json
 //!     200 00001.metadata.json, replayed
 //! another commit under its key, and another operation
-//!     422 IdempotencyKeyReused: this key came before with another request: a new request needs a new key
-//!     422 IdempotencyKeyReused: this key came before with another request: a new request needs a new key
+//!     422 UnprocessableEntityException: this key came before with another request: a new request needs a new key
+//!     422 UnprocessableEntityException: this key came before with another request: a new request needs a new key
 //! a commit to what the table is no longer, and again
 //!     409 CommitFailedException: not met: {"current-schema-id":7,"type":"assert-current-schema-id"}
 //!     409 CommitFailedException: not met: {"current-schema-id":7,"type":"assert-current-schema-id"}
@@ -21,7 +21,7 @@
 //!     204
 //!     204, replayed
 //! a key that is not a UUID of version 7
-//!     400 BadRequestException: the Idempotency-Key header does not have the form that this API asks for; a key is a UUID of version 7
+//!     400 BadRequestException: the Idempotency-Key header does not have the form that this API asks for
 //! ```
 //!
 //! `cargo run -p idem-iceberg -- 127.0.0.1:8181` serves a catalog there, for example to `PyIceberg`.

@@ -1,11 +1,12 @@
 //! A refused request, as an error of Iceberg.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
-use idem_runtime::http::{KeyRefusal, Problem};
+use idem_runtime::http::{Problem, Refusals};
 use idem_runtime::{Classify, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -52,9 +53,10 @@ impl From<sqlx::Error> for Refusal {
     }
 }
 
-impl From<KeyRefusal> for Refusal {
-    fn from(refusal: KeyRefusal) -> Self {
-        Self::BadRequest(format!("{refusal}; a key is a UUID of version 7"))
+/// A refused key.
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::BadRequest(problem.detail().to_owned())
     }
 }
 
@@ -79,17 +81,8 @@ impl IntoResponse for Refusal {
                 "nothing was done".into(),
             ),
             Self::Idempotency(error) => {
-                let problem = Problem::from(&error);
-                let detail = problem.detail().to_owned();
-                match problem.status() {
-                    StatusCode::UNPROCESSABLE_ENTITY => (422, "IdempotencyKeyReused", detail),
-                    // A running request: after 409 a client would make another commit under another key, or report that
-                    // the table exists. After 503 with `Retry-After` it repeats the request.
-                    StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => {
-                        (503, "ServiceUnavailableException", detail)
-                    }
-                    _ => (500, "CommitStateUnknownException", detail),
-                }
+                let response = Refusals::iceberg().response(Problem::from(&error));
+                return response.map(Body::from);
             }
         };
         let error = json!({ "error": { "message": message, "type": name, "code": status } });

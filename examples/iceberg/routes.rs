@@ -3,8 +3,9 @@
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use idem_runtime::Answer;
+use idem_runtime::http::{Profile, iso8601_duration};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -32,15 +33,15 @@ pub fn routes(catalog: Catalog) -> Router {
         .route(tables, post(create_table))
         .route(&format!("{tables}/{{name}}"), table)
         .route("/v1/tables/rename", post(rename_table))
+        .layer(Extension(Profile::iceberg_rest()))
         .with_state(catalog)
 }
 
 async fn config() -> Json<Value> {
-    let minutes = LIFETIME.as_secs() / 60;
     Json(json!({
         "defaults": {},
         "overrides": {},
-        "idempotency-key-lifetime": format!("PT{minutes}M"),
+        "idempotency-key-lifetime": iso8601_duration(LIFETIME),
         "endpoints": [
             "POST /v1/{prefix}/namespaces",
             "GET /v1/{prefix}/namespaces/{namespace}",

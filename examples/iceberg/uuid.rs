@@ -22,14 +22,3 @@ pub fn v7() -> String {
         low & 0xffff_ffff_ffff
     )
 }
-
-/// Whether a text is one.
-pub(crate) fn is_v7(text: &str) -> bool {
-    let fits = |(at, byte): (usize, u8)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        14 => byte == b'7',
-        19 => b"89abAB".contains(&byte),
-        _ => byte.is_ascii_hexdigit(),
-    };
-    text.len() == 36 && text.bytes().enumerate().all(fits)
-}

@@ -162,7 +162,7 @@ async fn a_key_is_bound_to_operation_resource_and_body() {
         ("DELETE", "/namespaces/shop/tables/orders", Value::Null),
     ] {
         let refused = service.send("ann", Some(&key), request).await;
-        assert_refused(&refused, 422, "IdempotencyKeyReused");
+        assert_refused(&refused, 422, "UnprocessableEntityException");
     }
     // It is the key of its client.
     let of_another = ("POST", "/namespaces/shop/tables", table("orders"));
