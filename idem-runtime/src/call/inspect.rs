@@ -679,6 +679,7 @@ impl Entry {
             schema,
             mut record,
             lost,
+            ..
         } = sealed;
         if let Some(lost) = lost {
             return Err(self.error(ErrorKind::NotStored).detail(lost.to_string()));

@@ -52,6 +52,7 @@ mod layer;
 mod mark;
 mod problem;
 mod protocol;
+mod recording;
 mod replayed;
 mod reply;
 mod request;
