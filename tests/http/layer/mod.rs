@@ -18,3 +18,4 @@ mod settings;
 mod slow_bodies;
 mod smuggling;
 mod spans;
+mod streams;
