@@ -88,10 +88,10 @@ impl Client {
         let _ = patiently("bytes are written", self.0.write_all(bytes)).await;
     }
 
-    /// What comes until it ends with this.
-    pub(crate) async fn until(&mut self, end: &[u8]) -> Vec<u8> {
+    /// What comes until this is a part of it.
+    pub(crate) async fn until(&mut self, part: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while !bytes.ends_with(end) {
+        while !bytes.windows(part.len()).any(|there| there == part) {
             let more = patiently("more bytes", self.0.read_buf(&mut bytes)).await;
             assert!(more.unwrap() > 0, "it ends: {}", bytes.escape_ascii());
         }

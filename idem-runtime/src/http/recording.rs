@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use ::http::{HeaderMap, Response};
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use tokio::task::consume_budget;
 
 use crate::env::catch_unwind::{Panic, unwind};
 use crate::env::lock::Lock;
@@ -109,6 +110,8 @@ impl<B: Body> Recorder<B> {
     async fn read(&mut self) -> Recorded {
         let mut trailers = None;
         while let Some(stream) = &mut self.stream {
+            // A stream that is always ready would starve all other tasks of its thread.
+            consume_budget().await;
             match poll_fn(|cx| stream.as_mut().poll_frame(cx)).await {
                 None => {
                     let whole = self.end(StreamEnd::Whole(trailers.clone()));
