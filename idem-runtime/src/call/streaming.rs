@@ -26,7 +26,7 @@ use crate::call::settlement::{Ending, EndingGuard, HeldClaim, Settled, Settling}
 use crate::env::call_span::CallSpan;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
-use crate::outcome::codec::{Encoded, LaterAnswer, Unencodable};
+use crate::outcome::codec::{Encoded, LaterAnswer};
 use crate::record::OutcomeKind;
 use crate::record::unknown_cause::Cause;
 
@@ -76,7 +76,7 @@ impl HeldClaim {
                 return settled;
             }
             let background = incomplete.held.as_ref().map(|held| Arc::clone(&held.core));
-            let collected = CallSpan::current().instrument(incomplete.collect(later.answer));
+            let collected = CallSpan::current().instrument(incomplete.collect(*later));
             match (Handle::try_current(), background) {
                 (Ok(runtime), _) => drop(runtime.spawn(collected)),
                 (Err(_), Some(core)) => core.background.spawn(collected),
@@ -117,12 +117,16 @@ impl IncompleteAnswer {
     }
 
     /// Collects the answer, for `max_run` of the body at most, and stores it.
-    async fn collect(mut self, mut answer: Pin<Box<dyn Future<Output = Encoded> + Send>>) {
+    async fn collect(mut self, later: LaterAnswer) {
+        let LaterAnswer {
+            mut answer,
+            overdue,
+            ..
+        } = later;
         let collected = self.within_max_run(answer.as_mut()).await;
         drop(answer);
-        let encoded = collected.unwrap_or_else(|Elapsed| {
-            Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
-        });
+        let encoded = collected
+            .unwrap_or_else(|Elapsed| Encoded::empty(OutcomeKind::Tombstone, Some(overdue)));
         if let (Meanwhile::Unknown, Encoded::Store(answer)) = (&self.meanwhile, &encoded)
             && answer.outcome == OutcomeKind::Unknown
         {

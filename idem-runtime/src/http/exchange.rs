@@ -364,6 +364,7 @@ where
                 return Encoded::later(LaterAnswer {
                     answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
                     is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
+                    overdue: Unencodable::Stream,
                 });
             }
             ServiceEnd::Answered {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http_body::Frame;
 use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
@@ -16,7 +18,7 @@ use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
-use idem_runtime::{Engine, OnRunning, Reconciled};
+use idem_runtime::{Engine, OnRunning, Reconciled, context};
 use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, is_lost, next};
@@ -327,7 +329,11 @@ fn runtime() -> Runtime {
 /// The process ends in the middle: the store keeps what it has, and nothing runs here any more.
 #[test]
 fn a_crash_in_the_middle_starts_no_other_handler() {
-    let shop = Shop::open(|layer| layer.max_attempts(NonZeroU16::new(3)));
+    let shop = Shop::open(|layer| {
+        layer
+            .max_attempts(NonZeroU16::new(3))
+            .on_running(OnRunning::Reject)
+    });
     let crashed = runtime();
     let first = crashed.block_on(shop.first());
     drop(crashed);
@@ -384,6 +390,43 @@ async fn a_stream_with_a_hook_is_stored() {
     shop.end();
     shop.completed().await;
     assert_both(&shop.repeat().await);
+}
+
+/// A handler that watches its lease while it streams: no other attempt is granted the key, though the record has no claim.
+#[tokio::test]
+async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
+    let fixture = Fixture::new();
+    let store = Faulty::new(MemoryStore::new());
+    let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
+    let engine = engine.observer(fixture.events.clone()).build().unwrap();
+    let layer = IdempotencyLayer::public(engine, "shop.api");
+    let (source, body) = frames();
+    let handler = Arc::new(Mutex::new((Some(body), None)));
+    let of_test = Arc::clone(&handler);
+    let answers = axum::routing::post(move || async move {
+        let mut handler = handler.lock().unwrap();
+        handler.1 = Some(context());
+        ([("content-type", EVENTS)], handler.0.take().unwrap())
+    });
+    let shop = routed(answers, layer.clone());
+    let response = call(&shop, order("")).await;
+    let context = of_test.lock().unwrap().1.take().unwrap();
+    fixture.clock.advance(Duration::from_secs(10));
+    patiently("a renewal", async {
+        while store.count(StoreOperation::Renew) == 0 {
+            others().await;
+        }
+    })
+    .await;
+    // Read on the thread of the renewal, and after it.
+    let entry = layer.entry(None, KEY.trim_matches('"')).await.unwrap();
+    assert!(entry.unwrap().is_streaming());
+    fixture.clock.advance(Duration::from_mins(2));
+    assert!(!context.lease_remaining().is_zero());
+    assert!(context.lease_lost().now_or_never().is_none());
+    assert_eq!(fixture.events.count("lease lost"), 0);
+    drop((source, response));
+    fixture.saw("completed value", 1).await;
 }
 
 #[tokio::test]

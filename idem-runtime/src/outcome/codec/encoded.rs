@@ -40,11 +40,17 @@ pub struct EncodedAnswer {
 }
 
 /// An answer that is complete some time after its caller has got the beginning of it.
+#[cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "only a response is streamed")
+)]
 pub(crate) struct LaterAnswer {
     pub(crate) answer: Pin<Box<dyn Future<Output = Encoded> + Send>>,
     /// Whether the outcome is unknown until then, so that no body starts after a crash. Otherwise the claim is held, and
     /// lapses in a crash as that of any body.
     pub(crate) is_unknown_meanwhile: bool,
+    /// The reason not to store it if it is not complete within `max_run`.
+    pub(crate) overdue: Unencodable,
 }
 
 debug_fields!(LaterAnswer {
