@@ -811,6 +811,8 @@ pub(super) fn adopt(
     settled: Settled,
 ) -> CallOutcome {
     let operation = context.operation();
+    let max_run = |lease: &Arc<Lease>| lease.policy.max_run();
+    let max_run = context.lease().map_or(Duration::ZERO, max_run);
     let refused = match settled {
         Settled::Adopted { record, left } => match record.header.state {
             State::Done {
@@ -830,11 +832,7 @@ pub(super) fn adopt(
                 let stored = core.stored((operation, context.key()), record, left, true);
                 return replay(core, output, &stored, CallOutcome::Adopted);
             }
-            _ => {
-                let max_run = |lease: &Arc<Lease>| lease.policy.max_run();
-                let max_run = context.lease().map_or(Duration::ZERO, max_run);
-                unanswered(operation, &record, left, core.clock.calendar(), max_run)
-            }
+            _ => unanswered(operation, &record, left, core.clock.calendar(), max_run),
         },
         Settled::Refused(error) => error,
         Settled::Overtaken(retry_after) => {

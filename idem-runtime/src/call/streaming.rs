@@ -90,9 +90,10 @@ impl HeldClaim {
 impl IncompleteAnswer {
     /// Sends the unknown outcome. `None`: the caller may get its answer.
     async fn begin(&mut self) -> Option<Settled> {
-        let (held, record) = match (&self.held, &self.meanwhile) {
-            (Some(held), Meanwhile::Unconfirmed(Ending::Complete { record, .. })) => (held, record),
-            _ => return None,
+        let unconfirmed = (&self.held, &self.meanwhile);
+        let (Some(held), Meanwhile::Unconfirmed(Ending::Complete { record, .. })) = unconfirmed
+        else {
+            return None;
         };
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();
