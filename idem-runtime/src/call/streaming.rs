@@ -59,6 +59,7 @@ impl HeldClaim {
         later: Box<LaterAnswer>,
         run_permit: Option<Box<RunPermit>>,
     ) -> Settling {
+        let core = Arc::clone(&self.core);
         self.lease.mark_body_ended();
         let meanwhile = if later.is_unknown_meanwhile && !self.policy().reconciles {
             self.lease.mark_unclaimed();
@@ -75,12 +76,10 @@ impl HeldClaim {
             if let Some(settled) = incomplete.begin().await {
                 return settled;
             }
-            let background = incomplete.held.as_ref().map(|held| Arc::clone(&held.core));
             let collected = CallSpan::current().instrument(incomplete.collect(*later));
-            match (Handle::try_current(), background) {
-                (Ok(runtime), _) => drop(runtime.spawn(collected)),
-                (Err(_), Some(core)) => core.background.spawn(collected),
-                (Err(_), None) => {}
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(collected)),
+                Err(_) => core.background.spawn(collected),
             }
             Settled::Own
         })

@@ -75,7 +75,8 @@ use crate::policy::{
 /// its length and the stored headers; server-sent events have the ids that they had.
 ///
 /// Before the first byte leaves, the record says that the outcome is unknown. A crash in the middle thus leaves the
-/// outcome unknown, and never starts the handler again.
+/// outcome unknown, and never starts the handler again. The end of the stream reaches the client before it is stored: a
+/// repeat that comes at once may still get the 500 below.
 ///
 /// | the stream | its client | the key, and what a repeat gets |
 /// |---|---|---|
@@ -434,9 +435,9 @@ impl IdempotencyLayer {
     /// that, and what the store takes (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` as it
     /// was when the store connected, less 8 KiB).
     ///
-    /// A response is held back, in memory, until it is stored: up to this limit for each concurrent request. A larger
-    /// one is passed on as soon as its declared length or the data received exceeds the limit. Its request was done and
-    /// is not done again: a repeat gets 500 `answer-lost`.
+    /// A response is in memory until it is stored, and is held back unless it is a [stream](Self#streams): up to this
+    /// limit for each concurrent request. A larger one is passed on as soon as its declared length or the data received
+    /// exceeds the limit. Its request was done and is not done again: a repeat gets 500 `answer-lost`.
     pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
         self.set(|it| Arc::make_mut(&mut it.rules).max_response_bytes = Some(max_response_bytes))
     }
