@@ -109,7 +109,7 @@ impl HeldClaim {
         Self { core, lease }
     }
 
-    fn policy(&self) -> &EffectivePolicy {
+    pub(super) fn policy(&self) -> &EffectivePolicy {
         &self.lease.policy
     }
 
@@ -301,7 +301,7 @@ impl HeldClaim {
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
-    fn unknown_ending(&self, cause: Cause) -> Ending {
+    pub(super) fn unknown_ending(&self, cause: Cause) -> Ending {
         let end = match cause {
             Cause::Cancelled => AttemptEnd::Cancelled,
             Cause::Panicked => AttemptEnd::Panicked,
@@ -393,7 +393,7 @@ impl HeldClaim {
     }
 
     /// Whether a caller may get an unconfirmed answer.
-    fn may_return_unconfirmed(&self) -> bool {
+    pub(super) fn may_return_unconfirmed(&self) -> bool {
         match self.policy().on_unconfirmed() {
             OnUnconfirmed::Return => true,
             // Until the lease lapses by the local clock, no other attempt can have been granted the key.
@@ -403,7 +403,7 @@ impl HeldClaim {
     }
 
     /// `reason`: why the store will not keep the answer, if it will not.
-    fn unconfirmed(&self, reason: Option<&str>) -> Error {
+    pub(super) fn unconfirmed(&self, reason: Option<&str>) -> Error {
         let detail = match (reason, self.policy().on_unconfirmed()) {
             (Some(reason), _) => Cow::Owned(format!("it is not stored: {reason}")),
             (None, OnUnconfirmed::Fail) => {
@@ -421,7 +421,7 @@ impl HeldClaim {
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
     /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
     /// its cause may be mended before the answer is given up.
-    async fn complete(
+    pub(super) async fn complete(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
@@ -537,11 +537,14 @@ impl HeldClaim {
             OutcomeKind::Unknown => Cause::in_record(record),
             _ => None,
         };
-        self.emit(EventKind::Completed {
-            outcome,
-            late,
-            cause: cause.map(Cause::as_str),
-        });
+        // The answer is on its way; the event of its end follows.
+        if cause != Some(Cause::Streaming) {
+            self.emit(EventKind::Completed {
+                outcome,
+                late,
+                cause: cause.map(Cause::as_str),
+            });
+        }
         let life = self.policy().life_of(outcome);
         let left = life.saturating_sub(sent.saturating_sub(first));
         let stored = || Record::decode(record.clone()).ok();
@@ -695,7 +698,7 @@ impl Drop for HeldClaim {
 debug_fields!(HeldClaim { lease });
 
 /// Drop guard that moves an ending to the background thread.
-struct EndingGuard {
+pub(super) struct EndingGuard {
     ending: Option<(HeldClaim, Ending)>,
     unstored: Option<Unstored>,
     /// When the caller has sent it first.
@@ -703,7 +706,7 @@ struct EndingGuard {
 }
 
 impl EndingGuard {
-    fn new(held: HeldClaim, ending: Ending) -> Self {
+    pub(super) fn new(held: HeldClaim, ending: Ending) -> Self {
         let unstored = ending
             .is_answer()
             .then(|| held.core.background.count_unstored());
@@ -808,6 +811,8 @@ pub(super) fn adopt(
     settled: Settled,
 ) -> CallOutcome {
     let operation = context.operation();
+    let max_run = |lease: &Arc<Lease>| lease.policy.max_run();
+    let max_run = context.lease().map_or(Duration::ZERO, max_run);
     let refused = match settled {
         Settled::Adopted { record, left } => match record.header.state {
             State::Done {
@@ -827,7 +832,7 @@ pub(super) fn adopt(
                 let stored = core.stored((operation, context.key()), record, left, true);
                 return replay(core, output, &stored, CallOutcome::Adopted);
             }
-            _ => unanswered(operation, &record, left, core.clock.calendar()),
+            _ => unanswered(operation, &record, left, core.clock.calendar(), max_run),
         },
         Settled::Refused(error) => error,
         Settled::Overtaken(retry_after) => {

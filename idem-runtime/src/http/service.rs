@@ -211,7 +211,7 @@ pub(crate) fn refuse<R: Body>(
 fn answer<R: Body>(
     settings: &LayerSettings,
     mut response: Response<Buffered<R>>,
-    disposition: &Disposition,
+    disposition: &Disposition<R>,
     how: AnswerSource,
     is_head: bool,
 ) -> Response<Buffered<R>> {
@@ -230,7 +230,7 @@ fn answer<R: Body>(
         mark_replayed(response.headers_mut());
     }
     let is_final = match disposition {
-        Disposition::Whole | Disposition::Lost(_) => true,
+        Disposition::Whole | Disposition::Lost(_) | Disposition::Streamed(_) => true,
         Disposition::Broken => false,
         // The next request runs the hook.
         Disposition::Nothing(KeyVerdict::Unknown) => settings.reconcile.is_none(),
