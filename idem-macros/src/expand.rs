@@ -18,6 +18,7 @@ use crate::plan::{Compared, Label, Op, Plan};
 use crate::target::Target;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{Attribute, LitStr, Meta};
 
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -326,7 +327,17 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> <fn(&#error) -> #rt::Class>)
     });
     let value = value.map(|path| quote_spanned!(here=> (#path)));
-    quote_spanned!(here=> #rt::outcome::<#ty, #rt::#policy #generics>(#rt::#policy #value))
+    let policy = quote_spanned!(here=> #rt::#policy);
+    match &plan.ttl_of {
+        None => {
+            quote_spanned!(here=> #rt::outcome::<#ty, #policy #generics>(#policy #value))
+        }
+        // A life of another type is reported at the closure.
+        Some(ttl) => {
+            let outcome = quote_spanned!(at(ttl.span())=> outcome_with);
+            quote_spanned!(here=> #rt::#outcome::<#ty, #policy #generics, _, _>(#policy #value, #ttl))
+        }
+    }
 }
 
 #[cfg(test)]

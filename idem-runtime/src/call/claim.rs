@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::call_watch::{CallTimes, CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
@@ -17,6 +18,7 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::identity::operation::Operation;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
@@ -35,6 +37,8 @@ pub struct Claim {
     held: Option<HeldClaim>,
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
+    /// The life that its answer has.
+    life: ChosenLife,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
     watch: CallWatch,
 }
@@ -97,6 +101,7 @@ impl Claim {
         Self {
             held: Some(held),
             run_permit: None,
+            life: ChosenLife::Open,
             watch: CallWatch::default(),
         }
     }
@@ -210,6 +215,14 @@ impl Claim {
         })
     }
 
+    /// Sets the life of the answer: at least 1 s, at most the [`ttl`](crate::CallBuilder::ttl) of the call.
+    ///
+    /// What [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of) is for a body.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.life = ChosenLife::For(ttl);
+        self
+    }
+
     /// Stores a value as the answer.
     ///
     /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
@@ -229,7 +242,8 @@ impl Claim {
         let operation = key.operation();
         // Held until the answer is stored.
         let _run_permit = self.take_run_permit();
-        let encoded = Encoded::value(&mut value, &core.format);
+        let mut encoded = Encoded::value(&mut value, &core.format);
+        encoded.choose_life(self.life);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.into_held().settle(encoded).await });

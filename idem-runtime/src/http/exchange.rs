@@ -1,9 +1,11 @@
 //! The output of a request's call.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::CONTENT_TYPE;
+use ::http::response::Parts;
 use ::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
@@ -14,6 +16,7 @@ use super::protocol::{Messages, Protocol};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::{Outcome, Sealed};
@@ -29,7 +32,17 @@ pub(crate) struct Rules {
     pub(super) max_response_bytes: Option<usize>,
     /// `None`: HTTP itself.
     pub(super) protocol: Option<Arc<dyn Protocol>>,
+    /// `None`: the policy sets the life of every response.
+    pub(super) life: Option<ResponseLife>,
 }
+
+/// The choice of the life of a response.
+#[derive(Clone)]
+pub(super) struct ResponseLife(pub(super) Arc<ChooseLife>);
+
+type ChooseLife = dyn Fn(&Parts) -> Option<Duration> + Send + Sync;
+
+debug_fields!(ResponseLife {});
 
 /// The default limit of a stored response, in bytes.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -55,6 +68,17 @@ impl Rules {
         let protocol = self.protocol.as_ref();
         let treated_as = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
         treated_as.unwrap_or(response.status())
+    }
+
+    /// The life that a response chooses.
+    fn life_of<B: Body>(&self, response: &mut Response<Buffered<B>>) -> ChosenLife {
+        let Some(ResponseLife(choose)) = &self.life else {
+            return ChosenLife::Open;
+        };
+        let (parts, body) = mem::take(response).into_parts();
+        let life = ChosenLife::of(|| choose(&parts));
+        *response = Response::from_parts(parts, body);
+        life
     }
 
     /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
@@ -291,11 +315,13 @@ fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>) -> Encoded {
 /// The tag of a stored response: see [`schema_of`].
 pub(super) const SCHEMA: &str = "HttpResponse";
 
-impl<B: Body, E> Sealed for RequestEnd<B, E> {}
+impl<B: Body, E> Sealed for RequestEnd<B, E> {
+    type Value = Response<Buffered<B>>;
+}
 
 impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let (response, status) = match &self.end {
+        let (response, status) = match &mut self.end {
             ServiceEnd::Answered {
                 response,
                 status,
@@ -320,7 +346,9 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, status, response.body().read(), format)
+        let mut encoded = rules.encode(response, status, response.body().read(), format);
+        encoded.choose_life(rules.life_of(response));
+        encoded
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

@@ -9,6 +9,7 @@ use super::format::Format;
 use super::layout::OWN;
 use super::replay::Replay;
 use super::sink::Sink;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::class::Class;
 use crate::record::transition::Remains;
 use crate::record::unknown_cause::Cause;
@@ -33,6 +34,8 @@ pub struct EncodedAnswer {
     pub(crate) record: Vec<u8>,
     /// The reason of a tombstone; `None` for any other outcome.
     pub(crate) lost: Option<Unencodable>,
+    /// The life that the answer chose.
+    pub(crate) life: ChosenLife,
 }
 
 // Without the record, which holds the answer and may be confidential.
@@ -59,7 +62,18 @@ impl Encoded {
             schema,
             record,
             lost,
+            life: ChosenLife::Open,
         })
+    }
+
+    /// Sets the life of what is stored.
+    #[inline]
+    pub(crate) fn choose_life(&mut self, life: ChosenLife) {
+        if life != ChosenLife::Open
+            && let Self::Store(answer) = self
+        {
+            answer.life = life;
+        }
     }
 
     /// The record of an answer as JSON. `None`: this is no JSON, as some JSON is no text or number of Rust.
