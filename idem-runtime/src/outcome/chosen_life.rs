@@ -17,7 +17,8 @@ pub enum ChosenLife {
 
 impl ChosenLife {
     /// The event of a panic.
-    pub(crate) const PANICKED: &str = "the closure that chooses the life of an answer panicked: the answer is kept for the whole `ttl`";
+    pub(crate) const PANICKED: &str = "the closure that chooses the life of an answer panicked: the answer is kept for \
+                                       the whole `ttl`";
 
     /// Calls the closure. The effect has happened: a panic must not lose the answer.
     pub(crate) fn of<R: IntoLife>(choose: impl FnOnce() -> R) -> Self {
@@ -61,7 +62,7 @@ pub trait LifeOf<O> {
 }
 
 /// Chooses none: every life is that of the policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct OpenLife;
 
 impl<O> LifeOf<O> for OpenLife {
@@ -71,7 +72,6 @@ impl<O> LifeOf<O> for OpenLife {
 }
 
 /// Chooses by a closure: see [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of).
-#[derive(Clone, Copy)]
 pub struct TtlOf<F>(pub(crate) F);
 
 #[diagnostic::do_not_recommend]
