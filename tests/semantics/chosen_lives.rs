@@ -88,8 +88,11 @@ async fn a_repeat_runs_again_after_the_chosen_life(fixture: Fixture) {
 async fn a_claim_is_completed_for_a_chosen_life(fixture: Fixture) {
     for (name, chosen, life) in [("less", HOUR, HOUR), ("more", 7 * DAY, DAY)] {
         let _row = Row::new(&fixture, name);
-        let claim = claimed(fixture.pay()).await.ttl(chosen);
-        let completed = claim.complete(Receipt { run: 1 }).await.unwrap();
+        let claim = claimed(fixture.pay()).await;
+        let completed = claim
+            .complete_for(Receipt { run: 1 }, chosen)
+            .await
+            .unwrap();
         assert!(matches!(completed, Completion::Own(Receipt { run: 1 })));
         assert_life(remaining(&fixture).await, life);
     }
@@ -192,7 +195,7 @@ async fn a_choice_below_for_ever_is_ten_years_at_most() {
     let store = store.unwrap();
     store.migrate().await.unwrap();
     let engine = Engine::new(store);
-    let years = |years| Duration::from_hours(24 * 365 * years);
+    let years = |years: u64| Duration::from_hours(24 * 365 * years);
     for (key, chosen, life) in [
         (1, years(1), years(1)),
         (2, years(20), years(10)),

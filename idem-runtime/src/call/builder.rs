@@ -172,7 +172,7 @@ impl<P, L> CallBuilder<P, L> {
     /// It must not block. A panic of it does not lose the answer, whose effect has happened: the answer is kept for the
     /// `ttl`, and the observer gets a [`Warning`](crate::observe::EventKind::Warning). The record of a
     /// [one-time token](macro@crate::idempotent#one-time-tokens-key--token) lives as long as its token in any case.
-    /// [`begin`](CallBuilder::begin) has no body, and sets [`Claim::ttl`](crate::claim::Claim::ttl) instead.
+    /// [`begin`](CallBuilder::begin) has no body: [`Claim::complete_for`](crate::claim::Claim::complete_for) takes the life.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

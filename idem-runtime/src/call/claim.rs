@@ -37,8 +37,6 @@ pub struct Claim {
     held: Option<HeldClaim>,
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
-    /// The life that its answer has.
-    life: ChosenLife,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
     watch: CallWatch,
 }
@@ -101,7 +99,6 @@ impl Claim {
         Self {
             held: Some(held),
             run_permit: None,
-            life: ChosenLife::Open,
             watch: CallWatch::default(),
         }
     }
@@ -215,14 +212,6 @@ impl Claim {
         })
     }
 
-    /// Sets the life of the answer: at least 1 s, at most the [`ttl`](crate::CallBuilder::ttl) of the call.
-    ///
-    /// What [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of) is for a body.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.life = ChosenLife::For(ttl);
-        self
-    }
-
     /// Stores a value as the answer.
     ///
     /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
@@ -236,14 +225,42 @@ impl Claim {
     /// # Cancel safety
     ///
     /// A completion that has begun continues in the background when this is dropped.
-    pub async fn complete<T: Replay>(mut self, mut value: T) -> Result<Completion<T>, Error> {
+    pub async fn complete<T: Replay>(self, value: T) -> Result<Completion<T>, Error> {
+        self.complete_with(value, ChosenLife::Open).await
+    }
+
+    /// As [`complete`](Self::complete), but stores the value for this life.
+    ///
+    /// At least 1 s, and at most the [`ttl`](crate::CallBuilder::ttl) of the call: what
+    /// [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of) is to a body.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`complete`](Self::complete).
+    pub async fn complete_for<T: Replay>(
+        self,
+        value: T,
+        ttl: Duration,
+    ) -> Result<Completion<T>, Error> {
+        self.complete_with(value, ChosenLife::For(ttl)).await
+    }
+
+    async fn complete_with<T: Replay>(
+        mut self,
+        mut value: T,
+        life: ChosenLife,
+    ) -> Result<Completion<T>, Error> {
         let core = Arc::clone(&self.held().core);
         let key = self.lease().key.clone();
         let operation = key.operation();
         // Held until the answer is stored.
         let _run_permit = self.take_run_permit();
         let mut encoded = Encoded::value(&mut value, &core.format);
-        encoded.choose_life(self.life);
+        encoded.choose_life(life);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.into_held().settle(encoded).await });
