@@ -11,12 +11,16 @@ async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
     };
     ::idem_runtime::__private::run(
         call,
-        ::idem_runtime::__private::outcome_with::<
-            Result<Quote, QuoteError>,
-            ::idem_runtime::__private::By<fn(&QuoteError) -> ::idem_runtime::__private::Class>,
-            _,
-            _
-        >(::idem_runtime::__private::By(judge), |quote| quote.valid_for),
+        {
+            #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+            let output = ::idem_runtime::__private::outcome_with::<
+                Result<Quote, QuoteError>,
+                ::idem_runtime::__private::By<fn(&QuoteError) -> ::idem_runtime::__private::Class>,
+                _,
+                _
+            >(::idem_runtime::__private::By(judge), |quote| quote.valid_for);
+            output
+        },
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Quote, QuoteError>> {
                 #[allow(unreachable_code)]

@@ -332,10 +332,17 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         None => {
             quote_spanned!(here=> #rt::outcome::<#ty, #policy #generics>(#policy #value))
         }
-        // A life of another type is reported at the closure.
         Some(ttl) => {
+            // A life of another type is reported at the closure.
             let outcome = quote_spanned!(at(ttl.span())=> outcome_with);
-            quote_spanned!(here=> #rt::#outcome::<#ty, #policy #generics, _, _>(#policy #value, #ttl))
+            // `ttl` takes no path of a function, which clippy would write in place of the closure.
+            quote_spanned! {here=>
+                {
+                    #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+                    let output = #rt::#outcome::<#ty, #policy #generics, _, _>(#policy #value, #ttl);
+                    output
+                }
+            }
         }
     }
 }
