@@ -154,10 +154,10 @@ async fn an_answer_that_is_stored_late_has_the_life_that_it_chose(fixture: Fixtu
     assert_life(remaining(&fixture).await, HOUR);
     // And storing is given up when that is over.
     let begun = fixture.clock.now();
-    fixture.pass_in_store(DAY);
     fixture.fail(StoreOperation::Complete, [Fault::Refused; 10_000]);
-    let call = fixture.pay().ttl_of(chooses(Duration::from_mins(3)));
-    assert_eq!(call.run(|_| async { receipt(2) }).await, receipt(2));
+    let other = fixture.engine.operation("pay").key(&8);
+    let other = other.ttl_of(chooses(Duration::from_mins(3)));
+    assert_eq!(other.run(|_| async { receipt(2) }).await, receipt(2));
     let given_up = "unsaved: an injected fault; storing is given up";
     until(&fixture, fixture.events.wait_for(given_up, 1)).await;
     let tried = fixture.clock.now().saturating_sub(begun);

@@ -88,7 +88,7 @@ async fn told(id: u64) -> Answer<idem_runtime::Answer<Quote>> {
     Ok(idem_runtime::Answer::from(Quote { hours: 3 }))
 }
 
-fn classified(_: &Failure) -> idem_runtime::Class {
+fn by_system(_: &Failure) -> idem_runtime::Class {
     idem_runtime::Class::System
 }
 
@@ -97,7 +97,7 @@ async fn found(_: &u64, _: &idem_runtime::Context) -> idem_runtime::Reconciled<Q
 }
 
 #[idempotent(
-    op = "shapes.ttl.steps", key = id, ttl = |quote| hours(quote.hours), on_error = classified,
+    op = "shapes.ttl.steps", key = id, ttl = |quote| hours(quote.hours), on_error = by_system,
     reconcile = found, entry = steps_entry
 )]
 async fn steps(id: u64) -> Answer<Quote> {
@@ -147,6 +147,7 @@ trait Asks {
 impl Asks for Desk {
     #[idempotent(op = "shapes.ttl.method", key = id, ttl = |quote| self.life(quote))]
     async fn ask(&self, id: u64) -> Answer<Quote> {
+        let _ = id;
         tokio::task::yield_now().await;
         THREE
     }
