@@ -93,12 +93,12 @@ pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, (P, OpenLife)> {
 
 /// The same, with the closure of `ttl`, whose parameter has its type from here.
 #[must_use]
-pub fn outcome_with<O, P, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F>)>
+pub fn outcome_with<O, P, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, O::Value>)>
 where
     O: Outcome<P>,
     R: IntoLife,
     F: Fn(&O::Value) -> R,
-    TtlOf<F>: LifeOf<O>,
+    TtlOf<F, O::Value>: LifeOf<O>,
 {
-    Output::new(on_error, TtlOf(ttl))
+    Output::new(on_error, TtlOf::new(ttl))
 }

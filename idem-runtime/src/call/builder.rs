@@ -201,7 +201,7 @@ impl<P, L> CallBuilder<P, L> {
     /// assert_eq!(ask(110).await?.cents, 110);
     /// # Ok::<_, Error>(()) }).unwrap();
     /// ```
-    pub fn ttl_of<T, R, F>(self, choose: F) -> CallBuilder<P, TtlOf<F>>
+    pub fn ttl_of<T, R, F>(self, choose: F) -> CallBuilder<P, TtlOf<F, T>>
     where
         F: Fn(&T) -> R,
         R: IntoLife,
@@ -209,7 +209,7 @@ impl<P, L> CallBuilder<P, L> {
         CallBuilder {
             call: self.call,
             on_error: self.on_error,
-            life: TtlOf(choose),
+            life: TtlOf::new(choose),
         }
     }
 

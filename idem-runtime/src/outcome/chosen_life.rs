@@ -72,16 +72,26 @@ impl<O> LifeOf<O> for OpenLife {
 }
 
 /// Chooses by a closure: see [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of).
-pub struct TtlOf<F>(pub(crate) F);
+pub struct TtlOf<F, T> {
+    choose: F,
+    // A type without bounds is not reported a second time.
+    call: fn(&F, &T) -> ChosenLife,
+}
 
-#[diagnostic::do_not_recommend]
-impl<T, E, R: IntoLife, F: Fn(&T) -> R> LifeOf<Result<T, E>> for TtlOf<F> {
+impl<F: Fn(&T) -> R, R: IntoLife, T> TtlOf<F, T> {
+    pub(crate) fn new(choose: F) -> Self {
+        let call = |choose: &F, value: &T| ChosenLife::of(|| choose(value));
+        Self { choose, call }
+    }
+}
+
+impl<T, E, F> LifeOf<Result<T, E>> for TtlOf<F, T> {
     fn life_of(&self, output: &Result<T, E>) -> ChosenLife {
         match output {
-            Ok(value) => ChosenLife::of(|| (self.0)(value)),
+            Ok(value) => (self.call)(&self.choose, value),
             Err(_) => ChosenLife::Open,
         }
     }
 }
 
-debug_fields!([F] TtlOf<F> {});
+debug_fields!([F, T] TtlOf<F, T> {});

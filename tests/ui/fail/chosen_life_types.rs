@@ -21,11 +21,6 @@ async fn no_such_field(order: u64) -> Result<u64, Error> {
     Ok(order)
 }
 
-#[idempotent(key = order, on_error = release, ttl = |_| DAY)]
-async fn no_result(order: u64) -> u64 {
-    order
-}
-
 fn life(_: &u64) -> Duration {
     DAY
 }
@@ -37,11 +32,6 @@ async fn no_closure(order: u64) -> Result<u64, Error> {
 
 async fn by_hand(engine: Engine) -> Result<u64, Error> {
     let call = engine.operation("orders.create").key(&7).ttl_of(|_: &u64| 30);
-    call.run(|_| async { Ok(7) }).await
-}
-
-async fn of_another_value(engine: Engine) -> Result<u64, Error> {
-    let call = engine.operation("orders.create").key(&7).ttl_of(|_: &String| DAY);
     call.run(|_| async { Ok(7) }).await
 }
 
