@@ -335,12 +335,14 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         Some(ttl) => {
             // A life of another type is reported at the closure.
             let rt = located(rt, ttl.span());
-            let outcome = quote_spanned!(at(ttl.span())=> #rt::outcome_with);
+            let outcome = quote_spanned! {at(ttl.span())=>
+                #rt::outcome_with::<#ty, #policy #generics, _, _>
+            };
             // `ttl` takes no path of a function, which clippy would write in place of the closure.
             quote_spanned! {here=>
                 {
                     #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
-                    let output = #outcome::<#ty, #policy #generics, _, _>(#policy #value, #ttl);
+                    let output = #outcome(#policy #value, #ttl);
                     output
                 }
             }
