@@ -692,6 +692,7 @@ impl Entry {
             schema,
             mut record,
             lost,
+            life,
             ..
         } = sealed;
         if let Some(lost) = lost {
@@ -716,7 +717,7 @@ impl Entry {
         };
         let seen = self.journal().await?;
         let attempts = self.changed(&seen.attempts(), verb);
-        let retain = self.policy.life_of(outcome);
+        let retain = self.policy.life_of(outcome, life);
         let header = Header {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)

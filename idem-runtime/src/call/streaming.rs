@@ -90,15 +90,13 @@ impl IncompleteAnswer {
     /// Sends the unknown outcome. `None`: the caller may get its answer.
     async fn begin(&mut self) -> Option<Settled> {
         let unconfirmed = (&self.held, &self.meanwhile);
-        let (Some(held), Meanwhile::Unconfirmed(Ending::Complete { record, .. })) = unconfirmed
+        let (Some(held), Meanwhile::Unconfirmed(Ending::Complete { finished, .. })) = unconfirmed
         else {
             return None;
         };
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();
-        let settled = held
-            .complete(OutcomeKind::Unknown, record, times, wait, true)
-            .await;
+        let settled = held.complete(finished, times, wait, true).await;
         match settled {
             Some(Settled::Own) => {
                 held.lease.extend_unclaimed();
@@ -149,14 +147,13 @@ impl IncompleteAnswer {
         let clock = &*held.core.clock;
         let mut answer = pin!(answer);
         let mut limited = pin!(deadline(clock, held.lease.give_up, answer.as_mut()));
-        let Meanwhile::Unconfirmed(Ending::Complete { record, .. }) = &self.meanwhile else {
+        let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
             return limited.await;
         };
         let mut confirmed = false;
         let collected = {
             let times = (clock.now(), held.lease.run_left());
-            let mut sending =
-                pin!(held.complete(OutcomeKind::Unknown, record, times, Duration::ZERO, false));
+            let mut sending = pin!(held.complete(finished, times, Duration::ZERO, false));
             let mut sent = false;
             poll_fn(|cx| {
                 if !sent && let Poll::Ready(settled) = sending.as_mut().poll(cx) {

@@ -1,9 +1,11 @@
 //! The output of a request's call.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::CONTENT_TYPE;
+use ::http::response::Parts;
 use ::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
@@ -16,6 +18,7 @@ use super::recording::{Recorded, Recorder};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{
     Body as Opened, Encoded, Format, LaterAnswer, Undecodable, Unencodable, schema_of,
 };
@@ -36,7 +39,17 @@ pub(crate) struct Rules {
     pub(super) stream_types: Vec<String>,
     /// Whether streams are not recorded.
     pub(super) passes_streams: bool,
+    /// `None`: the policy sets the life of every response.
+    pub(super) life: Option<ResponseLife>,
 }
+
+/// The choice of the life of a response.
+#[derive(Clone)]
+pub(super) struct ResponseLife(pub(super) Arc<ChooseLife>);
+
+type ChooseLife = dyn Fn(&Parts) -> Option<Duration> + Send + Sync;
+
+debug_fields!(ResponseLife {});
 
 /// The default limit of a stored response, in bytes.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -79,6 +92,17 @@ impl Rules {
         let mut named = self.stream_types.iter().map(String::as_bytes);
         let is_it = |stream: &[u8]| media_type.eq_ignore_ascii_case(stream);
         is_it(b"text/event-stream") || is_it(b"multipart/x-mixed-replace") || named.any(is_it)
+    }
+
+    /// The life that a response chooses.
+    fn life_of<B: Default>(&self, response: &mut Response<B>) -> ChosenLife {
+        let Some(ResponseLife(choose)) = &self.life else {
+            return ChosenLife::Open;
+        };
+        let (parts, body) = mem::take(response).into_parts();
+        let life = ChosenLife::of(|| choose(&parts));
+        *response = Response::from_parts(parts, body);
+        life
     }
 
     /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
@@ -328,22 +352,29 @@ async fn recorded<B: Body>(
 ) -> Encoded {
     match recorder.record().await {
         Recorded::Whole(data, trailers) => {
-            let (head, body) = (&recorder.head, Collected::new(data, trailers));
-            rules.encode(head, head.status(), &body, &format)
+            let (head, body) = (&mut recorder.head, Collected::new(data, trailers));
+            let mut encoded = rules.encode(head, head.status(), &body, &format);
+            encoded.choose_life(rules.life_of(head));
+            encoded
         }
         Recorded::TooLarge => {
             let max_bytes = rules.max_bytes(&format);
             let lost = Unencodable::TooLarge { max_bytes };
             Encoded::empty(OutcomeKind::Tombstone, Some(lost))
         }
-        Recorded::Broken => settled_as(rules.status.without_response(), None),
+        Recorded::Broken => {
+            let status = &rules.profile.status;
+            settled_as(status.without_response(), None, status)
+        }
     }
 }
 
 /// The tag of a stored response: see [`schema_of`].
 pub(super) const SCHEMA: &str = "HttpResponse";
 
-impl<B: Body, E> Sealed for RequestEnd<B, E> {}
+impl<B: Body, E> Sealed for RequestEnd<B, E> {
+    type Value = Response<Buffered<B>>;
+}
 
 impl<B, E> Outcome<Arc<Rules>> for RequestEnd<B, E>
 where
@@ -362,7 +393,7 @@ where
                 ..
             } => {
                 let recorder = recorder.take().expect("a response is encoded once");
-                let without_response = rules.status.without_response();
+                let without_response = rules.profile.status.without_response();
                 return Encoded::later(LaterAnswer {
                     answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
                     is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
@@ -391,7 +422,9 @@ where
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, status, response.body().read(), format)
+        let mut encoded = rules.encode(response, status, response.body().read(), format);
+        encoded.choose_life(rules.life_of(response));
+        encoded
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{HeaderName, Method, Request, Response};
+use ::http::{HeaderName, Method, Request, Response, response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
 use super::domain::KeyDomain;
+use super::exchange::ResponseLife;
 use super::fingerprint::Fingerprinter;
 use super::headers::header_name;
 use super::key::KeyRules;
@@ -309,6 +310,39 @@ impl IdempotencyLayer {
     settings!(
         policy_setters! { |it| Arc::make_mut(&mut Arc::make_mut(&mut it.settings).rules).profile.policy; }
     );
+
+    /// Lets each stored response choose its life; default [`ttl`](Self::ttl) and [`error_ttl`](Self::error_ttl).
+    ///
+    /// The closure is called once for each response that is stored, with its status, headers and extensions, and must
+    /// not block. `None`: the `ttl`, or from status 400 on the `error_ttl`. That is also the most that it can choose,
+    /// and 1 s the least: a zero is a second.
+    ///
+    /// **After a shorter life a repeat is executed again so much sooner**, because nothing remains of the request.
+    ///
+    /// A panic of it does not lose the response, which is kept for the whole `ttl`; the observer gets a
+    /// [`Warning`](crate::observe::EventKind::Warning). A response that an operator gives by
+    /// [`Entry::resolve_response`](crate::admin::Entry::resolve_response) has the `ttl`.
+    ///
+    /// ```
+    /// use idem_runtime::http::IdempotencyLayer;
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// /// The handler knows how long its quote is valid, and puts this among the extensions of its response.
+    /// #[derive(Clone)]
+    /// struct ValidFor(Duration);
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .ttl_of(|response| Some(response.extensions.get::<ValidFor>()?.0));
+    /// # drop(layer);
+    /// ```
+    pub fn ttl_of<F>(self, choose: F) -> Self
+    where
+        F: Fn(&response::Parts) -> Option<Duration> + Send + Sync + 'static,
+    {
+        let life = ResponseLife(Arc::new(choose));
+        self.set(|it| Arc::make_mut(&mut it.rules).life = Some(life))
+    }
 
     /// The longest body of a request with a key; default 2 MiB.
     ///

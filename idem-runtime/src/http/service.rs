@@ -26,6 +26,7 @@ use crate::call::reconcile::{reconciled, unsettled};
 use crate::call::run_in_task;
 use crate::error::{Error, ErrorKind};
 use crate::outcome::Output;
+use crate::outcome::chosen_life::OpenLife;
 use crate::outcome::provenance::AnswerSource;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
@@ -165,7 +166,7 @@ where
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
         call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-        let output = Output::new(Arc::clone(&settings.rules));
+        let output = Output::new(Arc::clone(&settings.rules), OpenLife);
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
         let mut response = match end {

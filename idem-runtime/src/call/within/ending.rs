@@ -17,6 +17,7 @@ use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
@@ -134,6 +135,10 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                     let reason = &lost.to_string();
                     self.emit(EventKind::Unsaved { reason });
                 }
+                if answer.life == ChosenLife::Panicked {
+                    let message = ChosenLife::PANICKED;
+                    self.emit(EventKind::Warning { message });
+                }
                 let (outcome, schema) = (answer.outcome, answer.schema);
                 let stored = self.store(claim, answer, !succeeded).await;
                 match stored {
@@ -172,11 +177,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             outcome,
             schema,
             mut record,
+            life,
             ..
         } = answer;
         let header = Header {
             state: State::Done { outcome, schema },
-            retain: self.policy.life_of(outcome),
+            retain: self.policy.life_of(outcome, life),
             ..claim
         };
         record[..HEADER].copy_from_slice(&header.encode());

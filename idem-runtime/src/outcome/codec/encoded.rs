@@ -11,6 +11,7 @@ use super::format::Format;
 use super::layout::OWN;
 use super::replay::Replay;
 use super::sink::Sink;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::class::Class;
 use crate::record::transition::Remains;
 use crate::record::unknown_cause::Cause;
@@ -35,6 +36,8 @@ pub struct EncodedAnswer {
     pub(crate) record: Vec<u8>,
     /// The reason of a tombstone; `None` for any other outcome.
     pub(crate) lost: Option<Unencodable>,
+    /// The life that the answer chose.
+    pub(crate) life: ChosenLife,
     /// The answer of an outcome that is unknown until it is complete.
     pub(super) later: Option<Box<LaterAnswer>>,
 }
@@ -88,6 +91,7 @@ impl Encoded {
             schema,
             record,
             lost,
+            life: ChosenLife::Open,
             later: None,
         })
     }
@@ -100,6 +104,7 @@ impl Encoded {
             schema: Cause::Streaming.code(),
             record: vec![0; HEADER],
             lost: None,
+            life: ChosenLife::Open,
             later: Some(Box::new(later)),
         })
     }
@@ -109,6 +114,16 @@ impl Encoded {
         match self {
             Self::Store(answer) => answer.later.take(),
             Self::Release(_) => None,
+        }
+    }
+
+    /// Sets the life of what is stored.
+    #[inline]
+    pub(crate) fn choose_life(&mut self, life: ChosenLife) {
+        if life != ChosenLife::Open
+            && let Self::Store(answer) = self
+        {
+            answer.life = life;
         }
     }
 
