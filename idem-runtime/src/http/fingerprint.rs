@@ -3,7 +3,7 @@
 mod json;
 mod multipart;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
@@ -398,7 +398,8 @@ impl fmt::Display for Fingerprinter {
                 Numbers::ByValue => "JSON by value".to_owned(),
             };
             for pointer in &**without {
-                rule.push_str(&format!(" without {pointer}"));
+                // Writing to a string does not fail.
+                let _ = write!(rule, " without {pointer}");
             }
             rules.push(rule);
         }

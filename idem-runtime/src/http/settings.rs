@@ -144,19 +144,22 @@ impl LayerSettings {
     ///
     /// # Errors
     ///
-    /// The problem of a request without a valid key.
+    /// [`KeyRefusal`], if it has no valid key.
     pub(super) fn key(
         &self,
         request: &Parts,
         body: &[u8],
-    ) -> Result<Option<IdempotencyKey>, Problem> {
+    ) -> Result<Option<IdempotencyKey>, KeyRefusal> {
         let Profile { source, keys, .. } = self.profile();
-        let refusal = match source.read(keys, request, body) {
-            Ok(None) if self.profile().required => KeyRefusal::Missing,
-            Ok(key) => return Ok(key),
-            Err(refusal) => refusal,
-        };
-        Err(Problem::of_key(&refusal, source.explain(&refusal)))
+        match source.read(keys, request, body)? {
+            None if self.profile().required => Err(KeyRefusal::Missing),
+            key => Ok(key),
+        }
+    }
+
+    /// The problem of a request without a valid key.
+    pub(super) fn of_key(&self, refusal: &KeyRefusal) -> Problem {
+        Problem::of_key(refusal, self.profile().source.explain(refusal))
     }
 
     /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
