@@ -212,10 +212,9 @@ macro_rules! profile_setters {
             /// elsewhere than a header.
             echo_key(echo: bool) |it| { it.echoes_key = echo }
 
-            /// Puts the [lifetime](super::IdempotencyLayer::lifetime) of a key into this header of every response to a
-            /// request with one; default none.
+            /// The response header that has the lifetime of the key; default none.
             ///
-            /// As an [ISO 8601 duration](super::iso8601_duration), such as `PT24H`; of a lifetime
+            /// In every response to a request with a key: its [lifetime](super::IdempotencyLayer::lifetime) as an [ISO 8601 duration](super::iso8601_duration), such as `PT24H`; of a lifetime
             /// [for ever](crate::FOREVER) there is none.
             ///
             /// # Panics

@@ -229,7 +229,9 @@ impl StatusPolicy {
         }
     }
 
-    /// Stores successes and final refusals: 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …),
+    /// Stores successes and final refusals, and no server error.
+    ///
+    /// Stored are 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …),
     /// 419 and 429.
     ///
     /// A 5xx is never stored, nor is a 408, and a repeat is executed: [`ambiguous`](Self::ambiguous) outcomes release the
@@ -244,9 +246,9 @@ impl StatusPolicy {
         }
     }
 
-    /// Stores successes alone: 1xx, 2xx and 3xx. A repeat of a failure is executed to finish the work.
+    /// Stores successes alone; a repeat of a failure is executed.
     ///
-    /// A failure of any kind releases the key, bound to its request: a corrected request is a 422 `key-reused`. With the
+    /// Stored are 1xx, 2xx and 3xx. A failure of any kind releases the key, bound to its request: a corrected request is a 422 `key-reused`. With the
     /// risk and the retry hints of [`terminal`](Self::terminal) and [`stripe`](Self::stripe).
     #[must_use]
     pub fn successes() -> Self {
