@@ -200,17 +200,8 @@ impl<B: Body, E> RequestEnd<B, E> {
         let (verdict, challenge) = if let Some(verdict) = own {
             (verdict, Challenge::Is(false))
         } else {
-            let status = response.status();
-            let challenge = if has_payment {
-                Challenge::Is(false)
-            } else {
-                rules.profile.status.challenge(status, response.headers())
-            };
-            let verdict = match challenge {
-                Challenge::Is(true) => KeyVerdict::Release,
-                _ => rules.profile.status.verdict(status),
-            };
-            (verdict, challenge)
+            let policy = &rules.profile.status;
+            policy.decide(response.status(), response.headers(), has_payment)
         };
         let status = response.status();
         let (parts, body) = response.into_parts();

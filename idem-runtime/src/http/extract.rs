@@ -20,6 +20,10 @@ use crate::outcome::Answer;
 /// rules of a [`Profile`] that is an `Extension`, else the header's, by the [`KeyRules`] of an `Extension` or by the
 /// default ones. A request without a key is refused; take an `Option<IdempotencyKey>` where the key is optional. A key in
 /// the body needs the layer: an extractor has no body, and refuses every request.
+///
+/// Of the profile, source and rules of the key apply here, and nothing else. A rejection is a problem document; a handler
+/// that takes `Result<IdempotencyKey, Problem>` answers in a partner's words by
+/// [`Refusals::response`](super::Refusals::response).
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;
 

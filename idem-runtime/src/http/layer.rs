@@ -257,7 +257,8 @@ impl IdempotencyLayer {
     /// Sets all that the rules of a partner fix; default [`Profile::default`].
     ///
     /// It replaces what setters of the layer that [`Profile`] has too, and those of its calls ([`ttl`](Self::ttl),
-    /// [`on_running`](Self::on_running), …), have set before. Call those after it that are to differ.
+    /// [`on_running`](Self::on_running), …), have set before. Call those after it that are to differ. A closure of
+    /// [`on_problem`](Self::on_problem) stays, and takes precedence over the profile's refusals.
     ///
     /// ```
     /// use idem_runtime::http::{IdempotencyLayer, Profile};
@@ -273,7 +274,7 @@ impl IdempotencyLayer {
         self.set(|it| Arc::make_mut(&mut it.rules).profile = profile)
     }
 
-    /// What the layer has set of a [`Profile`]: to print, or for another layer.
+    /// The layer's settings as a [`Profile`]: to print, or for another layer.
     pub fn as_profile(&self) -> &Profile {
         self.settings.profile()
     }
@@ -283,7 +284,8 @@ impl IdempotencyLayer {
     /// The shorter of [`ttl`](Self::ttl) and [`error_ttl`](Self::error_ttl), of the layer or of its engine, from the end
     /// of the first request on. For the documentation that the draft demands (section 2.3), and for a configuration that
     /// advertises it, with [`iso8601_duration`](super::iso8601_duration). A client that sends its last repeat at the end
-    /// of this time is late by the way that the request takes: advertise less.
+    /// of this time is late by the way that the request takes: advertise less. A response whose life [`ttl_of`](Self::ttl_of)
+    /// has chosen may end before.
     ///
     /// # Errors
     ///

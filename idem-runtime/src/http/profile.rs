@@ -1,4 +1,4 @@
-//! Profiles: what the rules of a partner fix, as one value.
+//! Profiles: the idempotency rules of a partner's API, as one value.
 
 mod display;
 mod presets;
@@ -16,7 +16,7 @@ use super::source::KeySource;
 use super::status::StatusPolicy;
 use crate::policy::{OnDuplicate, Policy};
 
-/// What the rules of a partner fix about requests with a key, as one value.
+/// The idempotency rules of a partner's API, as one value.
 ///
 /// [`IdempotencyLayer::profile`](super::IdempotencyLayer::profile) gives a layer all of its settings; a setter that is
 /// called after it, of the layer or of the profile before, changes one of them. Everything else is the layer's: engine,
@@ -30,14 +30,15 @@ use crate::policy::{OnDuplicate, Policy};
 /// | [`keys`](Self::keys) | a quoted string | any text, 255 | any text, 255 | any text, 255 | 22 to 255 | 16 to 128 of `A–Z a–z 0–9 - _` | a UUID of version 7 |
 /// | [`key_domain`](Self::key_domain) | caller | caller | caller | path | method and path | caller | caller |
 /// | [`fingerprint`](Self::fingerprint): the body | bytes | bytes | bytes | JSON by value | bytes | bytes, and the terms of the payment | JSON by value |
-/// | [`status_policy`](Self::status_policy) | [`draft`](StatusPolicy::draft) | [`stripe`](StatusPolicy::stripe) | [`successes`](StatusPolicy::successes) | [`terminal`](StatusPolicy::terminal) | [`draft`](StatusPolicy::draft) | [`careful`](StatusPolicy::careful), 402 released | [`terminal`](StatusPolicy::terminal) |
+/// | [`status_policy`](Self::status_policy) | [`draft`](StatusPolicy::draft) | [`stripe`](StatusPolicy::stripe) | [`successes`](StatusPolicy::successes) | [`terminal`](StatusPolicy::terminal) | [`draft`](StatusPolicy::draft), 429 and 503 released | [`x402`](StatusPolicy::x402) | [`terminal`](StatusPolicy::terminal) |
 /// | [`refusals`](Self::refusals) | [`problems`](Refusals::problems) | [`stripe`](Refusals::stripe) | [`stripe`](Refusals::stripe) | [`acp`](Refusals::acp) | [`ucp`](Refusals::ucp) | [`problems`](Refusals::problems), 409 for 422 | [`iceberg`](Refusals::iceberg) |
-/// | still running | 409 at once | 409 at once | 409 at once | 409 at once | a wait, 409 | a wait, 409 | a wait, 503 |
+/// | still running | 409 at once | 409 at once | 409 at once | 409 at once | 5 s, 503 | 5 s, 409 | 5 s, 503 |
 /// | `ttl` | the engine's | 24 h | 30 days | 24 h | 48 h | the engine's | 35 min |
 /// | [`echo_key`](Self::echo_key) | no | yes | yes | yes | no | no | no |
 ///
-/// What a partner requires and a layer cannot decide (who the caller is, what a handler does in one transaction) is in
-/// the text of each constructor.
+/// Requirements outside the layer (authentication, transactions) are in each constructor's text. A repeat while a stored
+/// response is streamed is a retryable 500 `outcome-unknown`, in the words of [`refusals`](Self::refusals), or, where
+/// ambiguous outcomes are released, treated as that of a running request.
 ///
 /// A profile is printed (`Display`) with one line for each setting:
 ///
@@ -123,13 +124,13 @@ macro_rules! profile_setters {
                 it.methods = methods.into_iter().collect();
             }
 
-            /// The place of a request in which its key is; default the header `Idempotency-Key`.
+            /// The source of the key; default the header `Idempotency-Key`.
             key_source(source: KeySource) |it| { it.source = source }
 
             /// The rules for keys; default: one string of 1 to 255 characters, in quotation marks or without.
             keys(keys: KeyRules) |it| { it.keys = keys }
 
-            /// What a key is unique in, for one caller; default [`KeyDomain::Caller`].
+            /// The namespace of a key within its scope; default [`KeyDomain::Caller`].
             ///
             /// [`entry_at`](super::IdempotencyLayer::entry_at) finds the record of a request in another domain.
             key_domain(domain: KeyDomain) |it| { it.domain = domain }
@@ -212,10 +213,12 @@ macro_rules! profile_setters {
             /// elsewhere than a header.
             echo_key(echo: bool) |it| { it.echoes_key = echo }
 
-            /// The response header that has the lifetime of the key; default none.
+            /// Adds the lifetime of a key to responses, in this header; default none.
             ///
-            /// In every response to a request with a key: its [lifetime](super::IdempotencyLayer::lifetime) as an [ISO 8601 duration](super::iso8601_duration), such as `PT24H`; of a lifetime
-            /// [for ever](crate::FOREVER) there is none.
+            /// In every response to a request with a key: the [lifetime](super::IdempotencyLayer::lifetime) from the end
+            /// of its first request on, as an [ISO 8601 duration](super::iso8601_duration) such as `PT24H`. There is none
+            /// of a lifetime [for ever](crate::FOREVER), nor where responses choose their lives
+            /// ([`ttl_of`](super::IdempotencyLayer::ttl_of)).
             ///
             /// # Panics
             ///

@@ -197,10 +197,10 @@ impl Refusals {
             )
     }
 
-    /// The protocol errors of the Universal Commerce Protocol, release 2026-04-08.
+    /// The protocol errors of the Universal Commerce Protocol, as of 2026-08-22.
     ///
     /// `{"code", "content"}`, after [Error handling](https://github.com/Universal-Commerce-Protocol/ucp/blob/main/docs/specification/overview/index.md):
-    /// a reused key is a 409. Its words for idempotency are not specified; the codes are those of [`Problem`] with `_`
+    /// a reused key is a 409, which asks for another key, and so a running request a 503. Its words for idempotency are not specified; the codes are those of [`Problem`] with `_`
     /// for `-`.
     pub fn ucp() -> Self {
         let error = json!({ "code": "{code}", "content": "{message}" });
@@ -208,7 +208,11 @@ impl Refusals {
             refusals.on(code, Refusal::default().code(snake_case(code)))
         });
         let reused = Refusal::new(StatusCode::CONFLICT).code(snake_case("key-reused"));
-        refusals.on("key-reused", reused)
+        let running =
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE).code(snake_case("request-running"));
+        refusals
+            .on("key-reused", reused)
+            .on("request-running", running)
     }
 
     /// The errors of [Iceberg's REST catalog](https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml).

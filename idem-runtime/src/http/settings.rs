@@ -89,7 +89,7 @@ impl LayerSettings {
         }
     }
 
-    /// What the rules of a partner fix.
+    /// The layer's profile.
     pub(super) fn profile(&self) -> &Profile {
         &self.rules.profile
     }
@@ -120,6 +120,8 @@ impl LayerSettings {
             echo.insert(name, key.clone());
         }
         if let Some(name) = &profile.lifetime_header
+            // A response that chooses its life has another one.
+            && self.rules.life.is_none()
             && let Ok(lifetime) = self.lifetime()
             && lifetime < FOREVER
             && let Ok(lifetime) = HeaderValue::try_from(iso8601_duration(lifetime))

@@ -11,6 +11,9 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 /// The header of a payment challenge, x402 version 2.
 const PAYMENT_REQUIRED: HeaderName = HeaderName::from_static("payment-required");
 
+/// The header of the settlement of a payment, x402 version 2.
+const PAYMENT_RESPONSE: HeaderName = HeaderName::from_static("payment-response");
+
 /// Treatment of a key once its request has been answered.
 ///
 /// The layer's [`StatusPolicy`] decides by the status. A handler with better knowledge sets it:
@@ -71,7 +74,7 @@ pub enum KeyVerdict {
 /// fingerprint, so that the paid response is not replayed to a repeat with another payment or without one. A 402 for a
 /// request that has one of them is stored, whatever it asks for: where the payment is settled after the handler, the
 /// handler has run. The client pays under another key. `on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Release)` is for a
-/// service that does nothing before the payment is settled.
+/// service that does nothing before the payment is settled, and [`x402`](Self::x402) reads what that layer says of it.
 ///
 /// [`terminal`](Self::terminal) and [`successes`](Self::successes) store no server error, and no failure: partners
 /// demand it ([`Profile`](super::Profile)).
@@ -111,6 +114,8 @@ pub struct StatusPolicy {
     advises: bool,
     /// Whether a key that a 4xx released accepts no other request.
     binds: bool,
+    /// Whether a paid request's 402 is read as the payment layer of x402 writes it.
+    reads_settlement: bool,
 }
 
 /// The 5xx of a server that did not try. Sorted, as all of these lists.
@@ -162,6 +167,8 @@ pub(super) enum Challenge {
     Is(bool),
     /// If its body is one: see [`is_payment_challenge`].
     ByBody,
+    /// It is none, and the settlement of the payment is unknown.
+    Unsettled,
 }
 
 pub(super) fn is_payment_challenge(body: &[u8]) -> bool {
@@ -194,6 +201,7 @@ impl StatusPolicy {
             own: Vec::new(),
             advises: false,
             binds: false,
+            reads_settlement: false,
         }
     }
 
@@ -261,6 +269,26 @@ impl StatusPolicy {
         }
     }
 
+    /// As [`careful`](Self::careful), for a service behind the payment layer of x402, version 2.
+    ///
+    /// That layer verifies a payment before the handler, and settles it after it. A 402 of a request with a payment is
+    ///
+    /// | its header | what it says | the key |
+    /// |---|---|---|
+    /// | `PAYMENT-REQUIRED`, and no `PAYMENT-RESPONSE` | the payment was not valid, and the handler did not run | released |
+    /// | `PAYMENT-RESPONSE` | the settlement failed after the handler | stored: the client pays under another id |
+    /// | neither | the settlement ended with an error, and the payment may have been made | as [`ambiguous`](Self::ambiguous) |
+    ///
+    /// Source: x402's [HTTP transport](https://github.com/x402-foundation/x402/blob/main/specs/transports-v2/http.md), and
+    /// its middleware for Express.
+    #[must_use]
+    pub fn x402() -> Self {
+        Self {
+            reads_settlement: true,
+            ..Self::careful()
+        }
+    }
+
     /// Treatment of a key whose request has an ambiguous outcome.
     ///
     /// That is after 408, 500, 502, 504 and every other 5xx but 501, 503, 505, 506, 510 and 511; when the handler
@@ -282,17 +310,45 @@ impl StatusPolicy {
     }
 
     /// Whether a response is a payment challenge, which releases the key. No other status needs more than its number.
-    pub(super) fn challenge(&self, status: StatusCode, headers: &HeaderMap) -> Challenge {
+    fn challenge(&self, status: StatusCode, headers: &HeaderMap, has_payment: bool) -> Challenge {
         let is_named = self.own.iter().any(|(of, _)| *of == status);
         if status != StatusCode::PAYMENT_REQUIRED || is_named {
             return Challenge::Is(false);
         }
         let has = |name| headers.contains_key(name);
+        if has_payment {
+            return match (has(PAYMENT_RESPONSE), has(PAYMENT_REQUIRED)) {
+                (false, is_demanded) if self.reads_settlement => {
+                    if is_demanded {
+                        Challenge::Is(true)
+                    } else {
+                        Challenge::Unsettled
+                    }
+                }
+                _ => Challenge::Is(false),
+            };
+        }
         if has(PAYMENT_REQUIRED) || has(WWW_AUTHENTICATE) {
             Challenge::Is(true)
         } else {
             Challenge::ByBody
         }
+    }
+
+    /// The treatment of a key after a response to a request with a payment, or without one.
+    pub(super) fn decide(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        has_payment: bool,
+    ) -> (KeyVerdict, Challenge) {
+        let challenge = self.challenge(status, headers, has_payment);
+        let verdict = match challenge {
+            Challenge::Is(true) => KeyVerdict::Release,
+            Challenge::Unsettled => self.without_response(),
+            Challenge::Is(false) | Challenge::ByBody => self.verdict(status),
+        };
+        (verdict, challenge)
     }
 
     /// The treatment of a key after this status; of a 402, after one without a challenge.

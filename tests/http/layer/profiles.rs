@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
 use http::request::Builder;
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, KeyDomain, KeyRules, KeySource, Profile};
 use idem_runtime::{ErrorKind, FOREVER, OnRunning, Policy};
 use serde_json::{Value, json};
@@ -44,9 +44,15 @@ fn shop(fixture: &Fixture, layer: IdempotencyLayer) -> Router {
         });
         let mut response = axum::response::Response::new(Body::from(format!("run {run}")));
         *response.status_mut() = status;
-        response
-            .headers_mut()
-            .insert("payment-response", "paid".parse().unwrap());
+        let settled = match request.headers().get("x-settlement") {
+            None if status != StatusCode::PAYMENT_REQUIRED => Some("payment-response"),
+            None => None,
+            Some(header) => Some(header.to_str().unwrap()),
+        };
+        if let Some(header) = settled {
+            let name = HeaderName::from_bytes(header.as_bytes()).unwrap();
+            response.headers_mut().insert(name, "e30=".parse().unwrap());
+        }
         response
     });
     Router::new().fallback_service(handler).layer(layer)
@@ -183,8 +189,8 @@ async fn each_profile_decides_what_of_a_status_is_kept() {
 ==**===*=**==== stripe_v1
 ==ooooooooooooo stripe_v2
 ===*==o=*=*oooo acp
-===*=========== ucp
-==****?==**?oo? x402
+===*======*==o= ucp
+==**?*?==**?oo? x402
 ===*==o=*=*oooo iceberg_rest
 ";
     assert_eq!(table, expected);
@@ -222,7 +228,7 @@ async fn each_profile_refuses_in_its_own_words() {
         (
             Profile::ucp(),
             Refusal(409, "/code", "key_reused"),
-            Refusal(409, "/code", "request_running"),
+            Refusal(503, "/code", "request_running"),
         ),
         (
             Profile::x402(),
@@ -499,6 +505,33 @@ async fn each_profile_has_its_own_equality() {
     }
 }
 
+/// Finds a second run after a settlement that ended with an error: the payment may have been made. x402's middleware
+/// verifies before the handler and settles after it, and answers 402 in each case.
+#[tokio::test]
+async fn a_402_of_a_paid_request_is_treated_by_what_it_says_of_the_settlement() {
+    let unknown = Refusal(500, "/code", "outcome-unknown");
+    for (settlement, again) in [
+        ("payment-required", Run(200)),
+        ("payment-response", Replay(402)),
+        ("x-none", unknown),
+    ] {
+        let fixture = Fixture::new();
+        let shop = shop(&fixture, fixture.layer().profile(Profile::x402()));
+        let paid = || {
+            let payment = payment("pay_7d5d747be160e280", "10", "1");
+            Request::get("/report").header("payment-signature", payment)
+        };
+        let refused = paid()
+            .header(STATUS, "402")
+            .header("x-settlement", settlement);
+        let rows = [
+            (settlement, with(refused, ""), Run(402)),
+            (settlement, with(paid(), ""), again),
+        ];
+        walk(&fixture, &shop, rows).await;
+    }
+}
+
 /// The reference client signs a new payment when it repeats a request, with the same id.
 #[tokio::test]
 async fn a_payment_with_the_same_terms_is_the_same_request() {
@@ -512,6 +545,7 @@ async fn a_payment_with_the_same_terms_is_the_same_request() {
     let challenged = Request::get("/report").header(STATUS, "402");
     let refused = Request::get("/report")
         .header(STATUS, "402")
+        .header("x-settlement", "payment-required")
         .header("payment-signature", payment(id, "10", "0"));
     let rows = [
         ("the challenge", with(challenged, ""), Run(402)),

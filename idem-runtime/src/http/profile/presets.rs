@@ -16,6 +16,13 @@ use crate::policy::{OnOutage, OnRunning, Policy};
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+const WAIT: OnRunning = OnRunning::Wait(Duration::from_secs(5));
+
+/// No request is executed without a record, whatever the engine does in an outage.
+fn protected() -> Policy {
+    Policy::new().on_outage(OnOutage::Fail)
+}
+
 impl Profile {
     /// [draft-ietf-httpapi-idempotency-key-header-07](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07).
     ///
@@ -27,7 +34,7 @@ impl Profile {
         Self::new("draft")
             .keys(KeyRules::default().bare(false))
             .status_policy(StatusPolicy::draft())
-            .policy(Policy::new().on_running(OnRunning::Reject))
+            .policy(protected().on_running(OnRunning::Reject))
     }
 
     /// Stripe's API version 1: [Idempotent requests](https://docs.stripe.com/api/idempotent_requests).
@@ -43,7 +50,7 @@ impl Profile {
             .status_policy(StatusPolicy::stripe())
             .refusals(Refusals::stripe())
             .echo_key(true)
-            .policy(Policy::new().ttl(DAY).on_running(OnRunning::Reject))
+            .policy(protected().ttl(DAY).on_running(OnRunning::Reject))
     }
 
     /// Stripe's API version 2: [API v2 overview](https://docs.stripe.com/api-v2-overview).
@@ -62,7 +69,7 @@ impl Profile {
             .status_policy(StatusPolicy::successes())
             .refusals(Refusals::stripe())
             .echo_key(true)
-            .policy(Policy::new().ttl(30 * DAY).on_running(OnRunning::Reject))
+            .policy(protected().ttl(30 * DAY).on_running(OnRunning::Reject))
     }
 
     /// The Agentic Commerce Protocol, release 2026-04-17: [agentic checkout, section
@@ -70,9 +77,10 @@ impl Profile {
     ///
     /// The scope of the layer is the authenticated identity; the key is one of it and the path (6.1). No 5xx is stored,
     /// and a repeat after one is executed (6.5): **what the failed attempt did is done again, unless the handler's
-    /// effects are idempotent themselves**, as in one transaction (6.8). A challenge and a 429 are not stored either,
-    /// because their request was not processed. The query counts as a part of the request, of which the protocol says
-    /// nothing.
+    /// effects are idempotent themselves**, as in one transaction (6.8). idem's own 500s (`attempts-exhausted` after crashes,
+    /// `answer-lost`) execute nothing. A challenge and a 429 are not stored either,
+    /// because their request was not processed. Beyond 6.2, which compares bodies alone, the query and the media
+    /// type count. The words of refusals are those of agentic checkout; delegate payment has a closed list of codes.
     pub fn acp() -> Self {
         Self::new("acp")
             .methods([Method::POST])
@@ -82,27 +90,36 @@ impl Profile {
             .status_policy(StatusPolicy::terminal())
             .refusals(Refusals::acp())
             .echo_key(true)
-            .policy(Policy::new().ttl(DAY).on_running(OnRunning::Reject))
+            .policy(protected().ttl(DAY).on_running(OnRunning::Reject))
     }
 
-    /// The Universal Commerce Protocol, release 2026-04-08: [replay
+    /// The Universal Commerce Protocol, as of 2026-08-22 (after release 2026-04-08): [replay
     /// protection](https://github.com/Universal-Commerce-Protocol/ucp/blob/main/docs/specification/signatures.md).
     ///
     /// Two requests are the same if the bytes of their bodies are. A key has at least 22 characters, which hold the 128
     /// bits that the protocol demands. It is one of its client and the operation, for which the method and the path
     /// stand; a path with an id in it is narrower. Of errors, and of a running request, the protocol says nothing: errors
-    /// are stored, as by [`StatusPolicy::draft`], and a repeat of a running request waits, and is then refused with 409.
+    /// are stored, as by [`StatusPolicy::draft`], but for 429 and 503, which it calls temporary. A repeat of a running
+    /// request waits, and is then refused with 503: a 409 asks for another key.
     pub fn ucp() -> Self {
-        let policy = Policy::new().ttl(2 * DAY).on_outage(OnOutage::Fail);
         let keys = KeyRules::default();
+        let temporary = [
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ];
+        let statuses = temporary
+            .into_iter()
+            .fold(StatusPolicy::draft(), |policy, status| {
+                policy.on(status, KeyVerdict::Release)
+            });
         Self::new("ucp")
             .methods([Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
             .optional()
             .keys(keys.form("at least 22 characters", |key| key.chars().count() >= 22))
             .key_domain(KeyDomain::MethodAndPath)
-            .status_policy(StatusPolicy::draft())
+            .status_policy(statuses)
             .refusals(Refusals::ucp())
-            .policy(policy)
+            .policy(protected().ttl(2 * DAY).on_running(WAIT))
     }
 
     /// x402, version 2, with its extension [payment
@@ -111,9 +128,10 @@ impl Profile {
     /// The key is the id that a client writes into its payment. Two requests are the same if method, path, query and body
     /// are, and the [terms of the payment](Fingerprinter::payment_terms): a client signs anew when it repeats a request,
     /// with the same id. A request without a payment passes, and gets its challenge; so does a payment without an id,
-    /// unless the challenge [requires](Self::required) it. A 402 is never stored.
+    /// unless the challenge [requires](Self::required) it. A 402 is treated as [`StatusPolicy::x402`] says: the payment layer
+    /// settles after the handler.
     ///
-    /// **The layer stands outside of the payment layer**, so that a repeat is not settled again. A repeat is answered
+    /// **The layer is outside of the payment layer**, so that a repeat is not settled again. A repeat is answered
     /// before its payment is verified: the id is a secret of its client, and a scope, where callers are known, keeps it
     /// to its owner.
     pub fn x402() -> Self {
@@ -131,19 +149,19 @@ impl Profile {
             .key_source(KeySource::payment_identifier())
             .keys(rules.form("16 to 128 of A-Z a-z 0-9 - _", is_payment_id))
             .fingerprint(Fingerprinter::new().payment_terms())
-            .status_policy(
-                StatusPolicy::careful().on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Release),
-            )
+            .status_policy(StatusPolicy::x402())
             .refusals(Refusals::problems().on("key-reused", reused))
             .store_header("payment-response")
+            .policy(protected().on_running(WAIT))
     }
 
     /// The REST catalog of Apache Iceberg: parameter `Idempotency-Key` of its
     /// [specification](https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml).
     ///
     /// A final response is stored: a success, and a 4xx that is none of a challenge, a limit or a lapsed login (419).
-    /// A 5xx releases the key, and a repeat is executed; the mutation and its key belong into one transaction
-    /// (`#[idempotent(tx = …)]`). A repeat of a running request waits, and then gets a 503: to a 409 clients answer with
+    /// A 5xx releases the key, and a repeat is executed: **after a commit whose response was a 5xx, or a crash, the repeat
+    /// is a conflict, and the client commits anew, unless the mutation and its key are in one transaction**
+    /// (`#[idempotent(tx = …)]`). The layer belongs around the catalog's mutations alone: `/v1/oauth/tokens` has no key. A repeat of a running request waits, and then gets a 503: to a 409 clients answer with
     /// another commit under another key. A key that is used for another operation or table is refused with 422. Upper
     /// and lower case of a key do not count.
     ///
@@ -159,7 +177,7 @@ impl Profile {
             .fingerprint(Fingerprinter::new().json_values())
             .status_policy(StatusPolicy::terminal())
             .refusals(Refusals::iceberg())
-            .policy(Policy::new().ttl(HOUR * 7 / 12))
+            .policy(protected().ttl(HOUR * 7 / 12).on_running(WAIT))
     }
 }
 
