@@ -21,6 +21,8 @@ mod claims;
 mod completions;
 mod exact;
 mod fixture;
+#[cfg(feature = "http")]
+pub mod http;
 mod journals;
 mod life;
 mod listings;
