@@ -71,7 +71,7 @@ pub struct Target {
     pub(super) other_caller: Option<HeaderMap>,
     pub(super) elsewhere: Option<Operation>,
     pub(super) slow: Option<Operation>,
-    pub(super) release: Option<Hook<()>>,
+    pub(super) release: Option<(Duration, Hook<()>)>,
     pub(super) rejected: Option<Operation>,
     pub(super) invalid: Option<Operation>,
     pub(super) failing: Option<Operation>,
@@ -143,15 +143,19 @@ impl Target {
         self
     }
 
-    /// Ends the running request of [`slow`](Self::slow), which otherwise waits for it.
+    /// A function that ends the running request of [`slow`](Self::slow), which otherwise ends by itself.
     ///
-    /// It is called once for two requests: after the first response, and at the latest after a tenth of
-    /// [`patience`](Self::patience).
-    pub fn release<F>(mut self, release: impl Fn() -> F + Send + Sync + 'static) -> Self
+    /// It is called once for two requests: after the first response, or after this time, because a server may let the
+    /// later request wait.
+    pub fn release<F>(
+        mut self,
+        after: Duration,
+        release: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.release = Some(Hook::new(move |()| release()));
+        self.release = Some((after, Hook::new(move |()| release())));
         self
     }
 

@@ -19,7 +19,7 @@ async fn two(probe: &Probe<'_>) -> Checked<(Asked, Answer, Answer)> {
 async fn at_once(probe: &Probe<'_>, asked: &Asked) -> (Checked<Answer>, Checked<Answer>) {
     let mut first = pin!(probe.send(asked));
     let mut second = pin!(probe.send(asked));
-    let Some(release) = &probe.target.release else {
+    let Some((after, release)) = &probe.target.release else {
         return tokio::join!(first, second);
     };
     tokio::select! {
@@ -32,7 +32,7 @@ async fn at_once(probe: &Probe<'_>, asked: &Asked) -> (Checked<Answer>, Checked<
             (answer, first.await)
         }
         // A server that lets the later one wait.
-        () = tokio::time::sleep(probe.target.patience / 10) => {
+        () = tokio::time::sleep(*after) => {
             release.call(()).await;
             tokio::join!(first, second)
         }

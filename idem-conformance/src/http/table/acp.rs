@@ -17,8 +17,6 @@ use super::super::key::KeyCase;
 use super::super::refusal::Header::Seconds;
 use super::super::refusal::Member::{Is, Text};
 use super::super::refusal::{Refusal, refused};
-use super::super::row::Level::{Must, Should, States};
-use super::super::row::Row;
 
 const MISSING: Refusal = refused(&[400]).members(&[
     ("/type", Is("invalid_request")),
@@ -42,215 +40,40 @@ const RUNNING: Refusal = refused(&[409]).members(&[
 ]);
 const RUNNING_LATER: Refusal = RUNNING.headers(&[("retry-after", Seconds)]);
 
-pub(in super::super) const ROWS: &[Row] = &[
-    Row::new(
-        "2.3",
-        States,
-        "echo",
-        "Every response to a POST has the request's key.",
-        Echoes,
-    ),
-    Row::new(
-        "6.1",
-        Must,
-        "every_post",
-        "Every POST is protected by its key.",
-        Protects(Method::POST),
-    ),
-    Row::new(
-        "6.1",
-        States,
-        "opaque",
-        "A key is a text of the client's choice.",
-        Accepts(KeyCase::NoUuid),
-    ),
-    Row::new(
-        "6.1",
-        States,
-        "length",
-        "A key has up to 255 characters.",
-        Accepts(KeyCase::Long(255)),
-    ),
-    Row::new(
-        "6.1",
-        States,
-        "too_long",
-        "A key of more characters is none.",
-        Refuses(KeyCase::Long(256), INVALID),
-    ),
-    Row::new(
-        "6.1",
-        States,
-        "empty",
-        "A key has at least one character (OpenAPI).",
-        Refuses(KeyCase::Empty, INVALID),
-    ),
-    Row::new(
-        "6.1",
-        Must,
-        "identity",
-        "Keys belong to the authenticated identity.",
-        Independent(Caller),
-    ),
-    Row::new(
-        "6.1",
-        Must,
-        "path",
-        "Keys belong to the path of the endpoint.",
-        Independent(Path),
-    ),
-    Row::new(
-        "6.1",
-        Must,
-        "required",
-        "A POST without a key is a 400 `idempotency_key_required`.",
-        Refuses(KeyCase::Missing, MISSING),
-    ),
-    Row::new(
-        "6.2",
-        States,
-        "blank",
-        "Requests are equal by the JSON of their bodies: white space does not count.",
-        Equal(Blank),
-    ),
-    Row::new(
-        "6.2",
-        Must,
-        "member_order",
-        "The order of members does not count.",
-        Equal(MemberOrder),
-    ),
-    Row::new(
-        "6.2",
-        Must,
-        "null",
-        "A member that is null is not an absent one.",
-        Conflicts(NullMember, CONFLICT),
-    ),
-    Row::new(
-        "6.2",
-        Must,
-        "decimal",
-        "Trailing zeros of a number do not count.",
-        Equal(Decimal),
-    ),
-    Row::new(
-        "6.2",
-        Must,
-        "array_order",
-        "The order of an array counts.",
-        Conflicts(ArrayOrder, CONFLICT),
-    ),
-    Row::new(
-        "6.2",
-        States,
-        "headers",
-        "Headers do not count.",
-        Equal(OtherHeader),
-    ),
-    Row::new(
-        "6.3",
-        Must,
-        "replay",
-        "A repeat gets the first response with its status.",
-        Repeats(Usual),
-    ),
-    Row::new(
-        "6.3",
-        Must,
-        "replay_of_4xx",
-        "So does a repeat of a request that was refused by the endpoint.",
-        Repeats(Rejected),
-    ),
-    Row::new(
-        "6.3",
-        Should,
-        "replayed",
-        "A replayed response has `Idempotent-Replayed: true`.",
-        Marks(Usual),
-    ),
-    Row::new(
-        "6.3",
-        Should,
-        "replayed_4xx",
-        "So has a replayed 4xx.",
-        Marks(Rejected),
-    ),
-    Row::new(
-        "6.3",
-        Must,
-        "one_effect",
-        "Side effects are not repeated.",
-        OneEffect,
-    ),
-    Row::new(
-        "6.4",
-        States,
-        "conflict",
-        "The key with another body is a 422 `idempotency_conflict`.",
-        Conflicts(Number, CONFLICT),
-    ),
-    Row::new(
-        "6.4",
-        States,
-        "in_flight",
-        "The key of a running request is a 409 `idempotency_in_flight`.",
-        Running(RUNNING),
-    ),
-    Row::new(
-        "6.4",
-        Should,
-        "retry_after",
-        "The 409 has `Retry-After` in seconds.",
-        Running(RUNNING_LATER),
-    ),
-    Row::new(
-        "6.4",
-        States,
-        "retryable",
-        "A request that got 409 can be sent again.",
-        AfterRunning,
-    ),
-    Row::new(
-        "6.5",
-        Must,
-        "not_cached",
-        "A 5xx is not kept: a repeat is a fresh request.",
-        Released(Failing),
-    ),
-    Row::new(
-        "6.6",
-        Must,
-        "kept",
-        "Keys are kept for at least 24 hours.",
-        Keeps(Duration::from_secs(86_400)),
-    ),
-    Row::new(
-        "6.6",
-        States,
-        "expired",
-        "A request under an expired key is a new one.",
-        Expires,
-    ),
-    Row::new(
-        "6.7",
-        Must,
-        "extensions",
-        "Members of extensions count.",
-        Conflicts(ExtraMember, CONFLICT),
-    ),
-    Row::new(
-        "6.8",
-        Should,
-        "transaction",
-        "The key is committed with the operation.",
-        Unseen("no client sees a transaction; `tx` of the attribute does it"),
-    ),
-    Row::new(
-        "6.8",
-        Should,
-        "recovery",
-        "An operation with effects elsewhere has points of recovery.",
-        Unseen("no client sees them; steps of the attribute do it"),
-    ),
-];
+rows! {
+    "2.3" States "echo": "Every response to a POST has the request's key." => Echoes;
+    "6.1" Must "every_post": "Every POST is protected by its key." => Protects(Method::POST);
+    "6.1" States "opaque": "A key is a text of the client's choice." => Accepts(KeyCase::NoUuid);
+    "6.1" States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
+    "6.1" States "too_long": "A key of more characters is none." => Refuses(KeyCase::Long(256), INVALID);
+    "6.1" States "empty": "A key has at least one character (OpenAPI)." => Refuses(KeyCase::Empty, INVALID);
+    "6.1" Must "identity": "Keys belong to the authenticated identity." => Independent(Caller);
+    "6.1" Must "path": "Keys belong to the path of the endpoint." => Independent(Path);
+    "6.1" Must "required": "A POST without a key is a 400 `idempotency_key_required`."
+        => Refuses(KeyCase::Missing, MISSING);
+    "6.2" States "blank": "Requests are equal by the JSON of their bodies: white space does not count."
+        => Equal(Blank);
+    "6.2" Must "member_order": "The order of members does not count." => Equal(MemberOrder);
+    "6.2" Must "null": "A member that is null is not an absent one." => Conflicts(NullMember, CONFLICT);
+    "6.2" Must "decimal": "Trailing zeros of a number do not count." => Equal(Decimal);
+    "6.2" Must "array_order": "The order of an array counts." => Conflicts(ArrayOrder, CONFLICT);
+    "6.2" States "headers": "Headers do not count." => Equal(OtherHeader);
+    "6.3" Must "replay": "A repeat gets the first response with its status." => Repeats(Usual);
+    "6.3" Must "replay_of_4xx": "So does a repeat of a request that was refused by the endpoint." => Repeats(Rejected);
+    "6.3" Should "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
+    "6.3" Should "replayed_4xx": "So has a replayed 4xx." => Marks(Rejected);
+    "6.3" Must "one_effect": "Side effects are not repeated." => OneEffect;
+    "6.4" States "conflict": "The key with another body is a 422 `idempotency_conflict`."
+        => Conflicts(Number, CONFLICT);
+    "6.4" States "in_flight": "The key of a running request is a 409 `idempotency_in_flight`." => Running(RUNNING);
+    "6.4" Should "retry_after": "The 409 has `Retry-After` in seconds." => Running(RUNNING_LATER);
+    "6.4" States "retryable": "A request that got 409 can be sent again." => AfterRunning;
+    "6.5" Must "not_cached": "A 5xx is not kept: a repeat is a fresh request." => Released(Failing);
+    "6.6" Must "kept": "Keys are kept for at least 24 hours." => Keeps(Duration::from_secs(86_400));
+    "6.6" States "expired": "A request under an expired key is a new one." => Expires;
+    "6.7" Must "extensions": "Members of extensions count." => Conflicts(ExtraMember, CONFLICT);
+    "6.8" Should "transaction": "The key is committed with the operation."
+        => Unseen("no client sees a transaction; `tx` of the attribute does it");
+    "6.8" Should "recovery": "An operation with effects elsewhere has points of recovery."
+        => Unseen("no client sees them; steps of the attribute do it");
+}

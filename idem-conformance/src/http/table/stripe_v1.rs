@@ -13,8 +13,6 @@ use super::super::check::Kind::{Failing, Rejected, Usual};
 use super::super::key::KeyCase;
 use super::super::refusal::Member::{Is, Text};
 use super::super::refusal::{Refusal, refused};
-use super::super::row::Level::States;
-use super::super::row::Row;
 
 const PAGE: &str = "idempotent_requests";
 const LOW_LEVEL: &str = "error-low-level";
@@ -33,166 +31,33 @@ const INVALID: Refusal = refused(&[400]).members(&[
     ("/error/message", Text),
 ]);
 
-pub(in super::super) const ROWS: &[Row] = &[
-    Row::new(
-        PAGE,
-        States,
-        "optional",
-        "A key is an addition to a request.",
-        Optional,
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "post",
-        "Every POST takes a key.",
-        Protects(Method::POST),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "saved",
-        "The status and the body of the first request are saved.",
-        Repeats(Usual),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "saved_4xx",
-        "They are saved when the request failed.",
-        Repeats(Rejected),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "saved_500",
-        "They are saved when it failed with 500.",
-        Repeats(Failing),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "one_effect",
-        "A repeat creates no second object.",
-        OneEffect,
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "compared",
-        "Parameters are compared with those of the first request, and other ones are an error.",
-        Conflicts(Number, REUSED),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "length",
-        "A key has up to 255 characters.",
-        Accepts(KeyCase::Long(255)),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "too_long",
-        "A key of more characters is none.",
-        Refuses(KeyCase::Long(256), INVALID),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "any_text",
-        "A client makes keys as it likes.",
-        Accepts(KeyCase::NoUuid),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "kept",
-        "Keys are kept for at least 24 hours.",
-        Keeps(Duration::from_secs(86_400)),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "pruned",
-        "A request under a key that was pruned is a new one.",
-        Expires,
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "validation",
-        "A result is saved once the endpoint has begun: invalid parameters are not.",
-        Corrected,
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "conflict_not_saved",
-        "A conflict with a running request is not saved.",
-        AfterRunning,
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "get",
-        "A key has no effect on GET.",
-        Ignores(Method::GET),
-    ),
-    Row::new(
-        PAGE,
-        States,
-        "delete",
-        "A key has no effect on DELETE.",
-        Ignores(Method::DELETE),
-    ),
-    Row::new(
-        LOW_LEVEL,
-        States,
-        "running",
-        "A request whose key is in use is a 409.",
-        Running(RUNNING),
-    ),
-    Row::new(
-        LOW_LEVEL,
-        States,
-        "replayed",
-        "A replayed response has `Idempotent-Replayed: true`.",
-        Marks(Usual),
-    ),
-    Row::new(
-        LOW_LEVEL,
-        States,
-        "replayed_500",
-        "So has a replayed error.",
-        Marks(Failing),
-    ),
-    Row::new(
-        LOW_LEVEL,
-        States,
-        "limits",
-        "Rate limits stand before the keys: a 429 is not saved.",
-        Unseen("a limit that the target would have to reach"),
-    ),
-    Row::new(
-        LOW_LEVEL,
-        States,
-        "credentials",
-        "Credentials are checked before the keys: a 401 is not saved.",
-        Unseen("the same request with other credentials is another caller's"),
-    ),
-    Row::new(
-        ERRORS,
-        States,
-        "endpoint",
-        "A key that comes to another endpoint is an `idempotency_error`.",
-        Conflicts(Path, REUSED),
-    ),
-    Row::new(
-        ERRORS,
-        States,
-        "account",
-        "Accounts do not share keys.",
-        Independent(Caller),
-    ),
-];
+rows! {
+    PAGE States "optional": "A key is an addition to a request." => Optional;
+    PAGE States "post": "Every POST takes a key." => Protects(Method::POST);
+    PAGE States "saved": "The status and the body of the first request are saved." => Repeats(Usual);
+    PAGE States "saved_4xx": "They are saved when the request failed." => Repeats(Rejected);
+    PAGE States "saved_500": "They are saved when it failed with 500." => Repeats(Failing);
+    PAGE States "one_effect": "A repeat creates no second object." => OneEffect;
+    PAGE States "compared": "Parameters are compared with those of the first request, and other ones are an error."
+        => Conflicts(Number, REUSED);
+    PAGE States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
+    PAGE States "too_long": "A key of more characters is none." => Refuses(KeyCase::Long(256), INVALID);
+    PAGE States "any_text": "A client makes keys as it likes." => Accepts(KeyCase::NoUuid);
+    PAGE States "kept": "Keys are kept for at least 24 hours." => Keeps(Duration::from_secs(86_400));
+    PAGE States "pruned": "A request under a key that was pruned is a new one." => Expires;
+    PAGE States "validation": "A result is saved once the endpoint has begun: invalid parameters are not."
+        => Corrected;
+    PAGE States "conflict_not_saved": "A conflict with a running request is not saved." => AfterRunning;
+    PAGE States "get": "A key has no effect on GET." => Ignores(Method::GET);
+    PAGE States "delete": "A key has no effect on DELETE." => Ignores(Method::DELETE);
+    LOW_LEVEL States "running": "A request whose key is in use is a 409." => Running(RUNNING);
+    LOW_LEVEL States "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
+    LOW_LEVEL States "replayed_500": "So has a replayed error." => Marks(Failing);
+    LOW_LEVEL States "limits": "Rate limits stand before the keys: a 429 is not saved."
+        => Unseen("a limit that the target would have to reach");
+    LOW_LEVEL States "credentials": "Credentials are checked before the keys: a 401 is not saved."
+        => Unseen("the same request with other credentials is another caller's");
+    ERRORS States "endpoint": "A key that comes to another endpoint is an `idempotency_error`."
+        => Conflicts(Path, REUSED);
+    ERRORS States "account": "Accounts do not share keys." => Independent(Caller);
+}

@@ -7,13 +7,11 @@ use http::Method;
 use super::super::change::Change::{Blank, Caller, MemberOrder, Number, Path};
 use super::super::check::Check::{
     Accepts, AfterRunning, CannotBeMet, Conflicts, Expires, Ignores, Independent, Keeps, OneEffect,
-    Outage, Protects, Refuses, Repeats, Running,
+    Outage, Protects, Refuses, Repeats, RunningOrWait,
 };
 use super::super::check::Kind::Usual;
 use super::super::key::KeyCase;
 use super::super::refusal::{Refusal, refused};
-use super::super::row::Level::{Must, Should, States};
-use super::super::row::Row;
 
 const REST: &str = "checkout/rest";
 const SIGNATURES: &str = "signatures";
@@ -21,152 +19,31 @@ const OVERVIEW: &str = "overview";
 
 const CONFLICT: Refusal = refused(&[409]);
 
-pub(in super::super) const ROWS: &[Row] = &[
-    Row::new(
-        REST,
-        Should,
-        "post",
-        "Operations that change state take a key: POST.",
-        Protects(Method::POST),
-    ),
-    Row::new(
-        REST,
-        Should,
-        "put",
-        "Operations that change state take a key: PUT.",
-        Protects(Method::PUT),
-    ),
-    Row::new(
-        REST,
-        States,
-        "get",
-        "A read takes none.",
-        Ignores(Method::GET),
-    ),
-    Row::new(
-        REST,
-        Must,
-        "kept",
-        "The key is kept with the result for at least 24 hours.",
-        Keeps(Duration::from_secs(86_400)),
-    ),
-    Row::new(
-        REST,
-        Must,
-        "cached",
-        "A repeat with the same body gets the result.",
-        Repeats(Usual),
-    ),
-    Row::new(
-        REST,
-        Must,
-        "conflict",
-        "The key with another body is a 409.",
-        Conflicts(Number, CONFLICT),
-    ),
-    Row::new(
-        OVERVIEW,
-        States,
-        "conflict_code",
-        "The status of a key with another payload is 409.",
-        Conflicts(Number, CONFLICT),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "entropy",
-        "A key has at least 128 bits: a UUID.",
-        Accepts(KeyCase::Version4),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "weak",
-        "A text of 16 characters has fewer.",
-        Refuses(KeyCase::Long(16), refused(&[400])),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "client",
-        "A key is unique for a client.",
-        Independent(Caller),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "operation",
-        "A key is unique for a type of operation.",
-        Independent(Path),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "recommended",
-        "It is recommended to keep keys for 48 hours.",
-        Keeps(Duration::from_secs(2 * 86_400)),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "expired",
-        "A request under an expired key is a new one.",
-        Expires,
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "one_effect",
-        "A repeat is not executed.",
-        OneEffect,
-    ),
-    Row::new(
-        SIGNATURES,
-        Must,
-        "raw_blank",
-        "Bodies are equal by the SHA-256 of their bytes: white space counts.",
-        Conflicts(Blank, CONFLICT),
-    ),
-    Row::new(
-        SIGNATURES,
-        Must,
-        "raw_order",
-        "The order of members counts.",
-        Conflicts(MemberOrder, CONFLICT),
-    ),
-    Row::new(
-        SIGNATURES,
-        Must,
-        "fail_closed",
-        "A request is refused with 503 while the store is unreachable.",
-        Outage(refused(&[503])),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "running",
-        "Two requests at once are executed once.",
-        Running(CONFLICT),
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "after_running",
-        "Both get the result of the one that was executed.",
-        AfterRunning,
-    ),
-    Row::new(
-        SIGNATURES,
-        States,
-        "signed",
-        "The key is a part of what is signed.",
-        CannotBeMet("signatures are checked by a layer outside; this one has no keys of partners"),
-    ),
-    Row::new(
-        "checkout/mcp",
-        States,
-        "mcp",
-        "Over MCP the key is a member of `meta`.",
-        CannotBeMet("a JSON-RPC request has one path and one method for all operations"),
-    ),
-];
+rows! {
+    REST Should "post": "Operations that change state take a key: POST." => Protects(Method::POST);
+    REST Should "put": "Operations that change state take a key: PUT." => Protects(Method::PUT);
+    REST States "get": "A read takes none." => Ignores(Method::GET);
+    REST Must "kept": "The key is kept with the result for at least 24 hours." => Keeps(Duration::from_secs(86_400));
+    REST Must "cached": "A repeat with the same body gets the result." => Repeats(Usual);
+    REST Must "conflict": "The key with another body is a 409." => Conflicts(Number, CONFLICT);
+    OVERVIEW States "conflict_code": "The status of a key with another payload is 409." => Conflicts(Number, CONFLICT);
+    SIGNATURES States "entropy": "A key has at least 128 bits: a UUID." => Accepts(KeyCase::Version4);
+    SIGNATURES States "weak": "A text of 16 characters has fewer." => Refuses(KeyCase::Long(16), refused(&[400]));
+    SIGNATURES States "client": "A key is unique for a client." => Independent(Caller);
+    SIGNATURES States "operation": "A key is unique for a type of operation." => Independent(Path);
+    SIGNATURES States "recommended": "It is recommended to keep keys for 48 hours."
+        => Keeps(Duration::from_secs(2 * 86_400));
+    SIGNATURES States "expired": "A request under an expired key is a new one." => Expires;
+    SIGNATURES States "one_effect": "A repeat is not executed." => OneEffect;
+    SIGNATURES Must "raw_blank": "Bodies are equal by the SHA-256 of their bytes: white space counts."
+        => Conflicts(Blank, CONFLICT);
+    SIGNATURES Must "raw_order": "The order of members counts." => Conflicts(MemberOrder, CONFLICT);
+    SIGNATURES Must "fail_closed": "A request is refused with 503 while the store is unreachable."
+        => Outage(refused(&[503]));
+    SIGNATURES States "running": "Two requests at once are executed once." => RunningOrWait(CONFLICT);
+    SIGNATURES States "after_running": "Both get the result of the one that was executed." => AfterRunning;
+    SIGNATURES States "signed": "The key is a part of what is signed."
+        => CannotBeMet("signatures are checked by a layer outside; this one has no keys of partners");
+    "checkout/mcp" States "mcp": "Over MCP the key is a member of `meta`."
+        => CannotBeMet("a JSON-RPC request has one path and one method for all operations");
+}

@@ -8,8 +8,6 @@ use super::super::check::Check::{
 use super::super::check::Kind::Usual;
 use super::super::key::KeyCase;
 use super::super::refusal::{Refusal, refused};
-use super::super::row::Level::States;
-use super::super::row::Row;
 
 const EXTENSION: &str = "payment_identifier";
 const GUIDE: &str = "payment-identifier (guide)";
@@ -18,138 +16,27 @@ const HTTP: &str = "transports-v2/http";
 const INVALID: Refusal = refused(&[400]);
 const CONFLICT: Refusal = refused(&[409]);
 
-pub(in super::super) const ROWS: &[Row] = &[
-    Row::new(
-        HTTP,
-        States,
-        "challenge",
-        "A request without a payment gets 402 and its terms.",
-        Challenges,
-    ),
-    Row::new(
-        HTTP,
-        States,
-        "paid",
-        "The request is repeated with a payment, and is executed.",
-        PaysAfterChallenge,
-    ),
-    Row::new(
-        HTTP,
-        States,
-        "settlement",
-        "A response to a payment has its settlement.",
-        RepeatsSettlement,
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "advertised",
-        "The terms say whether an identifier is required.",
-        Advertises,
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "new",
-        "A payment with a new identifier is processed.",
-        Accepts(KeyCase::Valid),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "cached",
-        "The same identifier and payload get the first response.",
-        Repeats(Usual),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "one_effect",
-        "The payment is not processed again.",
-        OneEffect,
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "other_terms",
-        "The same identifier with another payload is a 409.",
-        Conflicts(Terms, CONFLICT),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "other_request",
-        "The same identifier for another request is a 409.",
-        Conflicts(Number, CONFLICT),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "required",
-        "A missing identifier is a 400 where one is required.",
-        Requires(INVALID),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "shortest",
-        "An identifier has at least 16 characters.",
-        Accepts(KeyCase::Long(16)),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "too_short",
-        "One of 15 characters is none.",
-        Refuses(KeyCase::Long(15), INVALID),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "longest",
-        "An identifier has at most 128 characters.",
-        Accepts(KeyCase::Long(128)),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "too_long",
-        "One of 129 characters is none.",
-        Refuses(KeyCase::Long(129), INVALID),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "characters",
-        "It has letters, digits, hyphens and underscores.",
-        Refuses(KeyCase::FullStop, INVALID),
-    ),
-    Row::new(
-        GUIDE,
-        States,
-        "signed_anew",
-        "A client that retries signs a new payment with the same identifier, and gets the first response.",
-        Equal(Signature),
-    ),
-    Row::new(
-        GUIDE,
-        States,
-        "lifetime",
-        "The server chooses how long identifiers are kept.",
-        Unseen("any time is allowed"),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "running",
-        "Two requests at once are processed once.",
-        RunningOrWait(CONFLICT),
-    ),
-    Row::new(
-        EXTENSION,
-        States,
-        "after_running",
-        "Both get the response of the one that was processed.",
-        AfterRunning,
-    ),
-];
+rows! {
+    HTTP States "challenge": "A request without a payment gets 402 and its terms." => Challenges;
+    HTTP States "paid": "The request is repeated with a payment, and is executed." => PaysAfterChallenge;
+    HTTP States "settlement": "A response to a payment has its settlement." => RepeatsSettlement;
+    EXTENSION States "advertised": "The terms say whether an identifier is required." => Advertises;
+    EXTENSION States "new": "A payment with a new identifier is processed." => Accepts(KeyCase::Valid);
+    EXTENSION States "cached": "The same identifier and payload get the first response." => Repeats(Usual);
+    EXTENSION States "one_effect": "The payment is not processed again." => OneEffect;
+    EXTENSION States "other_terms": "The same identifier with another payload is a 409." => Conflicts(Terms, CONFLICT);
+    EXTENSION States "other_request": "The same identifier for another request is a 409."
+        => Conflicts(Number, CONFLICT);
+    EXTENSION States "required": "A missing identifier is a 400 where one is required." => Requires(INVALID);
+    EXTENSION States "shortest": "An identifier has at least 16 characters." => Accepts(KeyCase::Long(16));
+    EXTENSION States "too_short": "One of 15 characters is none." => Refuses(KeyCase::Long(15), INVALID);
+    EXTENSION States "longest": "An identifier has at most 128 characters." => Accepts(KeyCase::Long(128));
+    EXTENSION States "too_long": "One of 129 characters is none." => Refuses(KeyCase::Long(129), INVALID);
+    EXTENSION States "characters": "It has letters, digits, hyphens and underscores."
+        => Refuses(KeyCase::FullStop, INVALID);
+    GUIDE States "signed_anew": "A client that retries signs a new payment with the same identifier, and gets the first response."
+        => Equal(Signature);
+    GUIDE States "lifetime": "The server chooses how long identifiers are kept." => Unseen("any time is allowed");
+    EXTENSION States "running": "Two requests at once are processed once." => RunningOrWait(CONFLICT);
+    EXTENSION States "after_running": "Both get the response of the one that was processed." => AfterRunning;
+}

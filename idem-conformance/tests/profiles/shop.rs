@@ -1,0 +1,234 @@
+//! A server on loopback for the tables of `idem_conformance::http`: a shop behind a layer, and what a target has of it.
+
+use std::future::IntoFuture as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{any, get, post};
+use axum::{Router, body::Bytes};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use idem_conformance::http::{Operation, Report, Specification, Target, check};
+use idem_runtime::Engine;
+use idem_runtime::clock::ManualClock;
+use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::testing::{Fault, Faulty, StoreOperation};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// The time that only a hang takes.
+pub(super) const HANG_LIMIT: Duration = Duration::from_mins(5);
+
+/// A service, and what is put around it.
+pub(super) type Around = fn(Router) -> Router;
+
+/// The server of a table, before it starts.
+pub(super) struct Setup {
+    /// Whether requests pass a layer.
+    pub(super) is_layered: bool,
+    /// Whether a key belongs to its caller.
+    pub(super) is_scoped: bool,
+    /// The layer's settings after those of its profile.
+    pub(super) set: fn(IdempotencyLayer) -> IdempotencyLayer,
+    /// Outside of the layer.
+    pub(super) around: Around,
+    /// Inside of the layer.
+    pub(super) inside: Around,
+    /// The life of a key.
+    pub(super) lifetime: Duration,
+    /// The time after which a request that waits for a running one is taken for one that waits.
+    pub(super) waits: Duration,
+}
+
+/// The handlers' side.
+#[derive(Clone)]
+struct Shop {
+    orders: Arc<AtomicUsize>,
+    failures: Arc<AtomicUsize>,
+    /// The number of slow orders that have begun, and the places of those that may end.
+    slow: Arc<(watch::Sender<usize>, Semaphore)>,
+    /// The status of a rejected order.
+    rejects: StatusCode,
+}
+
+impl Shop {
+    fn order(&self) -> usize {
+        self.orders.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The slow orders that have begun end: at least one.
+    async fn release(self) {
+        let (begun, places) = &*self.slow;
+        let mut waits = begun.subscribe();
+        let begins = waits.wait_for(|begun| *begun > 0);
+        timeout(HANG_LIMIT, begins).await.unwrap().unwrap();
+        let waiting = begun.send_replace(0);
+        places.add_permits(waiting);
+    }
+}
+
+async fn order(State(shop): State<Shop>, body: Bytes) -> Response {
+    if body.ends_with(b"\"quantity\": -1}") {
+        return (StatusCode::BAD_REQUEST, "a negative quantity").into_response();
+    }
+    let id = shop.order();
+    (StatusCode::CREATED, Json(json!({ "id": id }))).into_response()
+}
+
+async fn slow(State(shop): State<Shop>) -> Response {
+    let id = shop.order();
+    let (begun, places) = &*shop.slow;
+    begun.send_modify(|begun| *begun += 1);
+    places.acquire().await.unwrap().forget();
+    Json(json!({ "id": id })).into_response()
+}
+
+async fn rejected(State(shop): State<Shop>) -> Response {
+    let id = shop.order();
+    (shop.rejects, Json(json!({ "rejected": id }))).into_response()
+}
+
+async fn failing(State(shop): State<Shop>) -> Response {
+    let failure = shop.failures.fetch_add(1, Ordering::SeqCst) + 1;
+    let failure = Json(json!({ "failure": failure }));
+    (StatusCode::INTERNAL_SERVER_ERROR, failure).into_response()
+}
+
+async fn total(State(shop): State<Shop>) -> Response {
+    Json(json!({ "total": shop.orders.load(Ordering::SeqCst) })).into_response()
+}
+
+async fn config() -> Response {
+    Json(json!({ "defaults": {}, "overrides": {}, "idempotency-key-lifetime": "PT30M" }))
+        .into_response()
+}
+
+/// The terms of payment, `x402Version` 2, whose extension requires no identifier.
+const TERMS: &str = "eyJ4NDAyVmVyc2lvbiI6MiwiZXJyb3IiOiJQQVlNRU5ULVNJR05BVFVSRSBoZWFkZXIgaXMgcmVxdWlyZWQiLCJhY2NlcHRz\
+IjpbeyJzY2hlbWUiOiJleGFjdCIsIm5ldHdvcmsiOiJlaXAxNTU6ODQ1MzIiLCJhbW91bnQiOiIxMDAwMCJ9XSwiZXh0ZW5zaW9ucyI6eyJwYXltZW50LW\
+lkZW50aWZpZXIiOnsiaW5mbyI6eyJyZXF1aXJlZCI6ZmFsc2V9fX19";
+
+/// The settlement of a payment: its success, and a transaction.
+const SETTLED: &str = "eyJzdWNjZXNzIjp0cnVlLCJ0cmFuc2FjdGlvbiI6IjB4MSJ9";
+
+/// A layer of payments: takes each, and challenges the rest.
+pub(super) async fn paid(request: Request, next: Next) -> Response {
+    if !request.headers().contains_key("payment-signature") {
+        let terms = [("payment-required", TERMS)];
+        return (StatusCode::PAYMENT_REQUIRED, terms, "{}").into_response();
+    }
+    let mut response = next.run(request).await;
+    let settled = HeaderValue::from_static(SETTLED);
+    response.headers_mut().insert("payment-response", settled);
+    response
+}
+
+fn tenant(request: &Parts) -> Option<String> {
+    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+}
+
+fn caller(name: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(
+        http::HeaderName::from_static("x-tenant"),
+        HeaderValue::from_static(name),
+    )])
+}
+
+/// Runs the table of a specification on a server with this setup.
+pub(super) async fn table(
+    specification: Specification,
+    profile: fn(IdempotencyLayer) -> IdempotencyLayer,
+    setup: &Setup,
+) -> Report {
+    let clock = ManualClock::new();
+    let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());
+    let engine = Engine::builder(store.clone())
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let layer = if setup.is_scoped {
+        IdempotencyLayer::scoped(&engine, "shop.api", tenant)
+    } else {
+        IdempotencyLayer::public(&engine, "shop.api")
+    };
+    let layer = (setup.set)(profile(layer));
+    let shop = Shop {
+        orders: Arc::default(),
+        failures: Arc::default(),
+        slow: Arc::new((watch::Sender::new(0), Semaphore::new(0))),
+        rejects: match specification {
+            Specification::IcebergRest => StatusCode::CONFLICT,
+            _ => StatusCode::PAYMENT_REQUIRED,
+        },
+    };
+    let router = Router::new()
+        .route("/orders", any(order))
+        .route("/refunds", any(order))
+        .route("/slow", post(slow))
+        .route("/rejected", post(rejected))
+        .route("/failing", post(failing))
+        .with_state(shop.clone());
+    let router = if specification == Specification::X402 {
+        router.layer(from_fn(paid))
+    } else {
+        router
+    };
+    let reads = Router::new()
+        .route("/total", get(total))
+        .route("/v1/config", get(config))
+        .with_state(shop.clone());
+    let mut router = (setup.inside)(router.merge(reads));
+    if setup.is_layered {
+        router = router.layer(layer);
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let served = axum::serve(listener, (setup.around)(router)).into_future();
+    let server = tokio::spawn(served);
+
+    let body = r#"{"items": ["tea", "cake"], "quantity": {n}}"#;
+    let of = |method, path: &str| Operation::new(method, path).json(body);
+    let release = move || shop.clone().release();
+    let advance = move |by| {
+        clock.advance(by);
+        async {}
+    };
+    let outage = move |begins| {
+        if begins {
+            store.fail(StoreOperation::Claim, [Fault::Refused; 8]);
+        } else {
+            store.heal();
+        }
+        async {}
+    };
+    let target = Target::new(
+        format!("http://{}", addr).parse().unwrap(),
+        of(Method::POST, "/orders"),
+    )
+    .also(of(Method::PATCH, "/orders"))
+    .also(of(Method::PUT, "/orders"))
+    .also(of(Method::DELETE, "/orders"))
+    .caller(caller("acme"))
+    .other_caller(caller("eve"))
+    .elsewhere(of(Method::POST, "/refunds"))
+    .slow(of(Method::POST, "/slow"))
+    .release(setup.waits, release)
+    .rejected(of(Method::POST, "/rejected"))
+    .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
+    .failing(of(Method::POST, "/failing"))
+    .effects("GET /total".parse().unwrap(), "/total")
+    .clock(setup.lifetime, advance)
+    .outage(outage)
+    .config("GET /v1/config".parse().unwrap())
+    .patience(HANG_LIMIT);
+    let report = check(specification, &target).await.unwrap();
+    server.abort();
+    report
+}
