@@ -146,7 +146,7 @@ impl Target {
     /// A function that ends the running request of [`slow`](Self::slow), which otherwise ends by itself.
     ///
     /// It is called once for two requests: after the first response, or after this time, because a server may let the
-    /// later request wait.
+    /// later request wait. A later request with the same number must end by itself.
     pub fn release<F>(
         mut self,
         after: Duration,

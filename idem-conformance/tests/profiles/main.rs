@@ -87,35 +87,33 @@ async fn each_profile_meets_its_specification() {
     }
 }
 
-/// Each plant fails its rows and no other, and each row with a test is failed by a plant.
+/// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
 #[tokio::test]
-async fn each_row_fails_on_a_server_with_the_setting_of_another() {
+async fn each_row_fails_on_a_server_that_differs_in_one_thing() {
+    let mut wrong = Vec::new();
     for specification in SPECIFICATIONS {
         let rows = specification.rows().iter().filter(|row| row.test() != "–");
         let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
-        for Plant {
-            name,
-            of,
-            plant,
-            fails,
-        } in PLANTS
-        {
-            if !of.contains(&specification) {
+        for Plant { name, plant, fails } in PLANTS {
+            let Some((_, rows)) = fails.iter().find(|(of, _)| *of == specification) else {
                 continue;
+            };
+            let expected: Vec<_> = rows.split_whitespace().collect();
+            let mut planted = setup();
+            plant(&mut planted);
+            let report = table(specification, &planted).await;
+            let failed = report.failed();
+            if failed != expected {
+                wrong.push(format!(
+                    "{name}\n        {specification:?}: {:?}",
+                    failed.join(" ")
+                ));
             }
-            let report = table(specification, &plant(setup())).await;
-            let expected: Vec<_> = fails(specification).split_whitespace().collect();
-            assert_eq!(
-                report.failed(),
-                expected,
-                "{specification}: {name}\n{report}"
-            );
-            unfailed.retain(|row| !expected.contains(row));
+            unfailed.retain(|row| !failed.contains(row));
         }
-        assert_eq!(
-            unfailed,
-            BTreeSet::new(),
-            "{specification}: rows that no plant fails"
-        );
+        if !unfailed.is_empty() {
+            wrong.push(format!("{specification}: no plant fails {unfailed:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,5 +1,6 @@
 //! A server on loopback for the tables of `idem_conformance::http`: a shop behind a layer, and what a target has of it.
 
+use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The time that only a hang takes.
@@ -47,13 +48,19 @@ pub(super) struct Setup {
     pub(super) waits: Duration,
 }
 
+/// The bodies of slow orders.
+#[derive(Default)]
+struct Slow {
+    begun: BTreeSet<Bytes>,
+    ended: BTreeSet<Bytes>,
+}
+
 /// The handlers' side.
 #[derive(Clone)]
 struct Shop {
     orders: Arc<AtomicUsize>,
     failures: Arc<AtomicUsize>,
-    /// The number of slow orders that have begun, and the places of those that may end.
-    slow: Arc<(watch::Sender<usize>, Semaphore)>,
+    slow: watch::Sender<Slow>,
     /// The status of a rejected order.
     rejects: StatusCode,
 }
@@ -65,12 +72,11 @@ impl Shop {
 
     /// The slow orders that have begun end: at least one.
     async fn release(self) {
-        let (begun, places) = &*self.slow;
-        let mut waits = begun.subscribe();
-        let begins = waits.wait_for(|begun| *begun > 0);
-        timeout(HANG_LIMIT, begins).await.unwrap().unwrap();
-        let waiting = begun.send_replace(0);
-        places.add_permits(waiting);
+        let mut orders = self.slow.subscribe();
+        let runs = orders.wait_for(|slow| slow.begun != slow.ended);
+        timeout(HANG_LIMIT, runs).await.unwrap().unwrap();
+        self.slow
+            .send_modify(|slow| slow.ended = slow.begun.clone());
     }
 }
 
@@ -82,11 +88,13 @@ async fn order(State(shop): State<Shop>, body: Bytes) -> Response {
     (StatusCode::CREATED, Json(json!({ "id": id }))).into_response()
 }
 
-async fn slow(State(shop): State<Shop>) -> Response {
+async fn slow(State(shop): State<Shop>, body: Bytes) -> Response {
     let id = shop.order();
-    let (begun, places) = &*shop.slow;
-    begun.send_modify(|begun| *begun += 1);
-    places.acquire().await.unwrap().forget();
+    shop.slow
+        .send_modify(|slow| _ = slow.begun.insert(body.clone()));
+    let mut orders = shop.slow.subscribe();
+    let ends = orders.wait_for(|slow| slow.ended.contains(&body));
+    ends.await.unwrap();
     Json(json!({ "id": id })).into_response()
 }
 
@@ -149,10 +157,7 @@ pub(super) async fn table(
 ) -> Report {
     let clock = ManualClock::new();
     let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());
-    let engine = Engine::builder(store.clone())
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let engine = Engine::new(store.clone());
     let layer = if setup.is_scoped {
         IdempotencyLayer::scoped(&engine, "shop.api", tenant)
     } else {
@@ -162,7 +167,7 @@ pub(super) async fn table(
     let shop = Shop {
         orders: Arc::default(),
         failures: Arc::default(),
-        slow: Arc::new((watch::Sender::new(0), Semaphore::new(0))),
+        slow: watch::Sender::default(),
         rejects: match specification {
             Specification::IcebergRest => StatusCode::CONFLICT,
             _ => StatusCode::PAYMENT_REQUIRED,
@@ -202,7 +207,7 @@ pub(super) async fn table(
     };
     let outage = move |begins| {
         if begins {
-            store.fail(StoreOperation::Claim, [Fault::Refused; 8]);
+            store.fail(StoreOperation::Claim, [Fault::Unreachable; 64]);
         } else {
             store.heal();
         }
