@@ -13,6 +13,7 @@ use http::{Method, Response};
 use idem_conformance::http::{Finding, Report, Specification};
 use idem_runtime::OnRunning;
 use idem_runtime::http::{IdempotencyLayer, KeyRules, Problem, StatusPolicy};
+use idem_runtime::testing::Fault;
 use serde_json::json;
 
 use self::plants::{PLANTS, Plant};
@@ -63,6 +64,8 @@ fn setup() -> Setup {
         inside: |router| router,
         lifetime: Duration::from_hours(24),
         waits: HANG_LIMIT,
+        // One that the engine reports at once.
+        fault: Fault::Overloaded,
     }
 }
 

@@ -10,6 +10,7 @@ use axum::middleware::{Next, from_fn, map_request, map_response};
 use axum::response::{IntoResponse as _, Response};
 use idem_conformance::http::Specification;
 use idem_runtime::http::{Fingerprinter, IdempotencyLayer, KeyRules, KeyVerdict};
+use idem_runtime::testing::Fault;
 use idem_runtime::{OnOutage, OnRunning};
 use serde_json::Value;
 
@@ -276,7 +277,10 @@ plants! {
     "keys live for an hour" |setup| setup.set = |it| it.ttl(Duration::from_hours(1)) => {
         StripeV1: "kept"
     }
-    "no protection in an outage" |setup| setup.set = |it| it.on_outage(OnOutage::Run) => {
+    "no protection in an outage" |setup| {
+        setup.set = |it| it.on_outage(OnOutage::Run);
+        setup.fault = Fault::Unreachable;
+    } => {
         Draft: "suite_store"
     }
     "no type of refusals" |setup| setup.around = |it| without_member(it, "", "type") => {

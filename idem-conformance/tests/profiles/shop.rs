@@ -46,6 +46,8 @@ pub(super) struct Setup {
     pub(super) lifetime: Duration,
     /// The time after which a request that waits for a running one is taken for one that waits.
     pub(super) waits: Duration,
+    /// The fault of a store that cannot be used.
+    pub(super) fault: Fault,
 }
 
 /// The bodies of slow orders.
@@ -205,9 +207,10 @@ pub(super) async fn table(
         clock.advance(by);
         async {}
     };
+    let fault = setup.fault;
     let outage = move |begins| {
         if begins {
-            store.fail(StoreOperation::Claim, [Fault::Unreachable; 64]);
+            store.fail(StoreOperation::Claim, [fault; 64]);
         } else {
             store.heal();
         }
