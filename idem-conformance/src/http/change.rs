@@ -35,6 +35,8 @@ pub(super) enum Change {
     Signature,
     /// Other terms of the payment.
     Terms,
+    /// The key in capitals.
+    Capitals,
 }
 
 impl Change {
@@ -113,6 +115,7 @@ impl Change {
             }
             Self::Signature => second.payment = Some(probe.number()),
             Self::Terms => second.other_terms = true,
+            Self::Capitals => second.key = second.key.to_uppercase(),
         }
         Ok((first, second))
     }
@@ -132,6 +135,7 @@ impl Change {
             Self::Header => "another header",
             Self::Signature => "a payment that is signed anew",
             Self::Terms => "other terms of payment",
+            Self::Capitals => "its letters in capitals",
         }
     }
 }

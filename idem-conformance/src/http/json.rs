@@ -45,7 +45,7 @@ fn change_first(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) 
 pub(super) fn with_decimal(mut value: Value) -> Option<Value> {
     let decimal = |value: &mut Value| {
         // Written without an exponent, and exactly.
-        let integer = value.as_i64().filter(|it| it.unsigned_abs() < 1 << 50);
+        let integer = value.as_i64().filter(|it| it.unsigned_abs() < 1 << 53);
         #[allow(clippy::cast_precision_loss, reason = "it is small enough")]
         let decimal = integer.and_then(|integer| Number::from_f64(integer as f64));
         decimal.is_some_and(|decimal| {

@@ -7,63 +7,40 @@ mod plants;
 mod shop;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use http::{Method, Response};
 use idem_conformance::http::{Finding, Report, Specification};
-use idem_runtime::OnRunning;
-use idem_runtime::http::{IdempotencyLayer, KeyRules, Problem, StatusPolicy};
+use idem_runtime::http::Profile;
 use idem_runtime::testing::Fault;
-use serde_json::json;
 
 use self::plants::{PLANTS, Plant};
-use self::shop::{HANG_LIMIT, Setup};
-
-/// The specifications whose tables are run.
-const SPECIFICATIONS: [Specification; 2] = [Specification::Draft, Specification::StripeV1];
-
-fn stripe_error(problem: Problem) -> Response<String> {
-    let (status, r#type, code) = match problem.code() {
-        "key-reused" => (400, "idempotency_error", "idempotency_key_reused"),
-        "request-running" => (409, "idempotency_error", "idempotency_key_in_use"),
-        code => (problem.status().as_u16(), "invalid_request_error", code),
-    };
-    let error = json!({ "error": { "type": r#type, "code": code, "message": problem.detail() } });
-    let mut response = problem.into_response().map(|_| error.to_string());
-    *response.status_mut() = status.try_into().unwrap();
-    response
-}
+use self::shop::{HANG_LIMIT, Setup, WAIT};
 
 /// The settings of a specification.
-fn profile(specification: Specification) -> fn(IdempotencyLayer) -> IdempotencyLayer {
+fn profile(specification: Specification) -> Profile {
     match specification {
-        Specification::Draft => |layer| {
-            layer
-                .status_policy(StatusPolicy::draft())
-                .keys(KeyRules::default().bare(false))
-                .on_running(OnRunning::Reject)
-        },
-        Specification::StripeV1 => |layer| {
-            layer
-                .status_policy(StatusPolicy::stripe())
-                .methods([Method::POST])
-                .optional()
-                .on_running(OnRunning::Reject)
-                .on_problem(stripe_error)
-        },
+        Specification::Draft => Profile::draft(),
+        Specification::StripeV1 => Profile::stripe_v1(),
+        Specification::StripeV2 => Profile::stripe_v2(),
+        Specification::Acp => Profile::acp(),
+        Specification::Ucp => Profile::ucp(),
+        Specification::X402 => Profile::x402().required(),
+        Specification::IcebergRest => Profile::iceberg_rest(),
         other => panic!("no profile of {other}"),
     }
 }
 
-fn setup() -> Setup {
+fn setup(specification: Specification) -> Setup {
+    let waits = matches!(
+        specification,
+        Specification::Ucp | Specification::X402 | Specification::IcebergRest
+    );
     Setup {
         is_layered: true,
         is_scoped: true,
         set: |layer| layer,
         around: |router| router,
         inside: |router| router,
-        lifetime: Duration::from_hours(24),
-        waits: HANG_LIMIT,
+        waits: if waits { WAIT } else { HANG_LIMIT },
         // One that the engine reports at once.
         fault: Fault::Overloaded,
     }
@@ -76,25 +53,25 @@ async fn table(specification: Specification, setup: &Setup) -> Report {
 /// Every row that has a test passes.
 #[tokio::test]
 async fn each_profile_meets_its_specification() {
-    for specification in SPECIFICATIONS {
-        let report = table(specification, &setup()).await;
+    let mut wrong = Vec::new();
+    for specification in Specification::ALL {
+        let report = table(specification, &setup(specification)).await;
+        println!("{report}");
         for (row, finding) in report.rows() {
             let has_test = row.test() != "–";
-            assert_eq!(
-                *finding == Finding::Passed,
-                has_test,
-                "{}\n{report}",
-                row.name
-            );
+            if (*finding == Finding::Passed) != has_test {
+                wrong.push(format!("{specification}: {}: {finding}", row.name));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
 #[tokio::test]
 async fn each_row_fails_on_a_server_that_differs_in_one_thing() {
     let mut wrong = Vec::new();
-    for specification in SPECIFICATIONS {
+    for specification in Specification::ALL {
         let rows = specification.rows().iter().filter(|row| row.test() != "–");
         let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
         for Plant { name, plant, fails } in PLANTS {
@@ -102,7 +79,7 @@ async fn each_row_fails_on_a_server_that_differs_in_one_thing() {
                 continue;
             };
             let expected: Vec<_> = rows.split_whitespace().collect();
-            let mut planted = setup();
+            let mut planted = setup(specification);
             plant(&mut planted);
             let report = table(specification, &planted).await;
             let failed = report.failed();

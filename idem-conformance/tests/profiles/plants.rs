@@ -14,7 +14,7 @@ use idem_runtime::testing::Fault;
 use idem_runtime::{OnOutage, OnRunning};
 use serde_json::Value;
 
-use super::shop::{HANG_LIMIT, Setup};
+use super::shop::{HANG_LIMIT, Setup, WAIT};
 
 /// A server that meets a specification but for one thing.
 pub(super) struct Plant {
@@ -152,8 +152,6 @@ async fn with_one_path(mut request: Request) -> Request {
 fn of_any_number(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.fingerprint(Fingerprinter::new().of(|_, _| Some(Vec::new())))
 }
-
-const WAIT: Duration = Duration::from_millis(200);
 
 macro_rules! plants {
     ($($name:literal $plant:expr => { $($of:ident: $fails:literal)+ })+) => {

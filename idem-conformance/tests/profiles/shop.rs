@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use idem_conformance::http::{Operation, Report, Specification, Target, check};
 use idem_runtime::Engine;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::http::{IdempotencyLayer, Profile};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
 use serde_json::json;
@@ -26,6 +26,9 @@ use tokio::time::timeout;
 
 /// The time that only a hang takes.
 pub(super) const HANG_LIMIT: Duration = Duration::from_mins(5);
+
+/// The time after which a request that waits for a running one is taken for one that waits.
+pub(super) const WAIT: Duration = Duration::from_millis(200);
 
 /// A service, and what is put around it.
 pub(super) type Around = fn(Router) -> Router;
@@ -42,8 +45,6 @@ pub(super) struct Setup {
     pub(super) around: Around,
     /// Inside of the layer.
     pub(super) inside: Around,
-    /// The life of a key.
-    pub(super) lifetime: Duration,
     /// The time after which a request that waits for a running one is taken for one that waits.
     pub(super) waits: Duration,
     /// The fault of a store that cannot be used.
@@ -120,10 +121,10 @@ async fn config() -> Response {
         .into_response()
 }
 
-/// The terms of payment, `x402Version` 2, whose extension requires no identifier.
+/// The terms of payment, `x402Version` 2, whose extension requires an identifier.
 const TERMS: &str = "eyJ4NDAyVmVyc2lvbiI6MiwiZXJyb3IiOiJQQVlNRU5ULVNJR05BVFVSRSBoZWFkZXIgaXMgcmVxdWlyZWQiLCJhY2NlcHRz\
 IjpbeyJzY2hlbWUiOiJleGFjdCIsIm5ldHdvcmsiOiJlaXAxNTU6ODQ1MzIiLCJhbW91bnQiOiIxMDAwMCJ9XSwiZXh0ZW5zaW9ucyI6eyJwYXltZW50LW\
-lkZW50aWZpZXIiOnsiaW5mbyI6eyJyZXF1aXJlZCI6ZmFsc2V9fX19";
+lkZW50aWZpZXIiOnsiaW5mbyI6eyJyZXF1aXJlZCI6dHJ1ZX19fX0=";
 
 /// The settlement of a payment: its success, and a transaction.
 const SETTLED: &str = "eyJzdWNjZXNzIjp0cnVlLCJ0cmFuc2FjdGlvbiI6IjB4MSJ9";
@@ -152,11 +153,7 @@ fn caller(name: &'static str) -> HeaderMap {
 }
 
 /// Runs the table of a specification on a server with this setup.
-pub(super) async fn table(
-    specification: Specification,
-    profile: fn(IdempotencyLayer) -> IdempotencyLayer,
-    setup: &Setup,
-) -> Report {
+pub(super) async fn table(specification: Specification, profile: Profile, setup: &Setup) -> Report {
     let clock = ManualClock::new();
     let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());
     let engine = Engine::new(store.clone());
@@ -165,7 +162,9 @@ pub(super) async fn table(
     } else {
         IdempotencyLayer::public(&engine, "shop.api")
     };
-    let layer = (setup.set)(profile(layer));
+    let layer = layer.profile(profile);
+    let lifetime = layer.lifetime().unwrap();
+    let layer = (setup.set)(layer);
     let shop = Shop {
         orders: Arc::default(),
         failures: Arc::default(),
@@ -232,7 +231,7 @@ pub(super) async fn table(
     .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
     .failing(of(Method::POST, "/failing"))
     .effects("GET /total".parse().unwrap(), "/total")
-    .clock(setup.lifetime, advance)
+    .clock(lifetime, advance)
     .outage(outage)
     .config("GET /v1/config".parse().unwrap())
     .patience(HANG_LIMIT);

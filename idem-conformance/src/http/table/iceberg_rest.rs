@@ -2,9 +2,9 @@
 
 use http::Method;
 
-use super::super::change::Change::{Number, Path};
+use super::super::change::Change::{Capitals, Number, Path};
 use super::super::check::Check::{
-    Accepts, AfterRunning, Conflicts, Expires, Ignores, KeepsLifetime, Lifetime, OneEffect,
+    Accepts, AfterRunning, Conflicts, Equal, Expires, Ignores, KeepsLifetime, Lifetime, OneEffect,
     Optional, Protects, Refuses, Released, Repeats, RunningOrWait,
 };
 use super::super::check::Kind::{Failing, Rejected, Usual};
@@ -42,6 +42,7 @@ rows! {
     PARAMETER States "not_5xx": "A 5xx is not final." => Released(Failing);
     PARAMETER States "version_7": "A key is a UUID of version 7." => Accepts(KeyCase::Valid);
     PARAMETER States "capitals": "Its letters may be capitals." => Accepts(KeyCase::Capitals);
+    PARAMETER States "one_uuid": "Capitals are no other UUID (RFC 9562)." => Equal(Capitals);
     PARAMETER States "version_4": "A UUID of version 4 is none." => Refuses(KeyCase::Version4, INVALID);
     PARAMETER States "no_uuid": "Another text is none." => Refuses(KeyCase::NoUuid, INVALID);
     PARAMETER Must "other_request": "A key belongs to one operation: another request of the operation is refused."

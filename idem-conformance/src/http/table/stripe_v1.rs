@@ -42,7 +42,7 @@ rows! {
         => Conflicts(Number, REUSED);
     PAGE States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
     PAGE States "too_long": "A key of more characters is none." => Refuses(KeyCase::Long(256), INVALID);
-    PAGE States "any_text": "A client makes keys as it likes." => Accepts(KeyCase::NoUuid);
+    PAGE States "any_text": "A client makes keys as it likes." => Accepts(KeyCase::Commas);
     PAGE States "kept": "Keys are kept for at least 24 hours." => Keeps(Duration::from_secs(86_400));
     PAGE States "pruned": "A request under a key that was pruned is a new one." => Expires;
     PAGE States "validation": "A result is saved once the endpoint has begun: invalid parameters are not."
