@@ -7,6 +7,8 @@ mod plants;
 mod shop;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
 
 use idem_conformance::http::{Finding, Report, Specification};
 use idem_runtime::http::Profile;
@@ -50,50 +52,92 @@ async fn table(specification: Specification, setup: &Setup) -> Report {
     shop::table(specification, profile(specification), setup).await
 }
 
-/// Every row that has a test passes.
+/// The tables of all profiles. Every row that has a test passes, and the page in the documentation has the tables:
+/// `IDEM_GOLDEN=overwrite` renews it.
 #[tokio::test]
 async fn each_profile_meets_its_specification() {
+    let mut page = INTRODUCTION.to_owned();
     let mut wrong = Vec::new();
     for specification in Specification::ALL {
         let report = table(specification, &setup(specification)).await;
-        println!("{report}");
         for (row, finding) in report.rows() {
             let has_test = row.test() != "–";
             if (*finding == Finding::Passed) != has_test {
                 wrong.push(format!("{specification}: {}: {finding}", row.name));
             }
         }
+        let sources = specification.sources().iter().map(|it| format!("<{it}>"));
+        let sources: Vec<_> = sources.collect();
+        write!(
+            page,
+            "\n## `{specification}`: {}\n\n{}\n\n{}",
+            specification.title(),
+            sources.join(", "),
+            report.to_markdown()
+        )
+        .unwrap();
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/profiles.md");
+    if std::env::var_os("IDEM_GOLDEN").is_some_and(|value| value == "overwrite") {
+        fs::write(path, &page).unwrap();
+    }
+    let golden = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(
+        page, golden,
+        "if this is intended, set IDEM_GOLDEN=overwrite"
+    );
 }
 
+const INTRODUCTION: &str = "# Profiles, sentence by sentence
+
+Each sentence of a specification that concerns idempotency, in other words, and the result of its test on a server with
+`IdempotencyLayer::profile`. The tables are those of `idem_conformance::http`, which has the same tests for a server of
+yours; `idem-conformance/tests/profiles` writes this page, and has for each row that passes a server that fails it.
+
+\"not checked\": no client of a server can see it. \"cannot be met\": the layer does not do it, for the reason given.
+";
+
 /// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
-#[tokio::test]
-async fn each_row_fails_on_a_server_that_differs_in_one_thing() {
+async fn plants_fail_their_rows(specification: Specification) {
     let mut wrong = Vec::new();
-    for specification in Specification::ALL {
-        let rows = specification.rows().iter().filter(|row| row.test() != "–");
-        let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
-        for Plant { name, plant, fails } in PLANTS {
-            let Some((_, rows)) = fails.iter().find(|(of, _)| *of == specification) else {
-                continue;
-            };
-            let expected: Vec<_> = rows.split_whitespace().collect();
-            let mut planted = setup(specification);
-            plant(&mut planted);
-            let report = table(specification, &planted).await;
-            let failed = report.failed();
-            if failed != expected {
-                wrong.push(format!(
-                    "{name}\n        {specification:?}: {:?}",
-                    failed.join(" ")
-                ));
-            }
-            unfailed.retain(|row| !failed.contains(row));
+    let rows = specification.rows().iter().filter(|row| row.test() != "–");
+    let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
+    for Plant { name, plant, fails } in PLANTS {
+        let Some((_, rows)) = fails.iter().find(|(of, _)| *of == specification) else {
+            continue;
+        };
+        let expected: Vec<_> = rows.split_whitespace().collect();
+        let mut planted = setup(specification);
+        plant(&mut planted);
+        let failed = table(specification, &planted).await.failed();
+        if failed != expected {
+            wrong.push(format!(
+                "{name}\n        {specification:?}: {:?}",
+                failed.join(" ")
+            ));
         }
-        if !unfailed.is_empty() {
-            wrong.push(format!("{specification}: no plant fails {unfailed:?}"));
-        }
+        unfailed.retain(|row| !failed.contains(row));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(unfailed, BTreeSet::new(), "no plant fails these rows");
+}
+
+macro_rules! plants_fail_their_rows {
+    ($($name:ident $specification:ident)+) => {
+        $(#[tokio::test]
+        async fn $name() {
+            plants_fail_their_rows(Specification::$specification).await;
+        })+
+    };
+}
+
+plants_fail_their_rows! {
+    rows_of_the_draft_fail_on_a_server_that_differs_in_one_thing Draft
+    rows_of_stripe_v1_fail_on_a_server_that_differs_in_one_thing StripeV1
+    rows_of_stripe_v2_fail_on_a_server_that_differs_in_one_thing StripeV2
+    rows_of_acp_fail_on_a_server_that_differs_in_one_thing Acp
+    rows_of_ucp_fail_on_a_server_that_differs_in_one_thing Ucp
+    rows_of_x402_fail_on_a_server_that_differs_in_one_thing X402
+    rows_of_iceberg_rest_fail_on_a_server_that_differs_in_one_thing IcebergRest
 }

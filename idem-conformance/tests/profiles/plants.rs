@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn, map_request, map_response};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Json, Response};
 use idem_conformance::http::Specification;
-use idem_runtime::http::{Fingerprinter, IdempotencyLayer, KeyRules, KeyVerdict};
+use idem_runtime::http::{Fingerprinter, IdempotencyLayer, KeyDomain, KeyRules, KeyVerdict};
 use idem_runtime::testing::Fault;
 use idem_runtime::{OnOutage, OnRunning};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::shop::{HANG_LIMIT, Setup, WAIT};
 
@@ -140,17 +140,51 @@ fn marked(router: Router) -> Router {
     }))
 }
 
-/// Requests to refunds are orders.
-async fn with_one_path(mut request: Request) -> Request {
-    if request.uri().path() == "/refunds" {
-        *request.uri_mut() = Uri::from_static("/orders");
-    }
-    request
-}
-
 /// Another number of the order is the same order.
 fn of_any_number(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.fingerprint(Fingerprinter::new().of(|_, _| Some(Vec::new())))
+}
+
+/// Bodies are equal by the values of their JSON, after this change.
+fn by_value(layer: IdempotencyLayer, change: fn(&mut Value)) -> IdempotencyLayer {
+    layer.fingerprint(Fingerprinter::new().of(move |_, body| {
+        let mut value: Value = serde_json::from_slice(body).ok()?;
+        change(&mut value);
+        // Not an integer in one request and a decimal in the other.
+        let quantity = value["quantity"].as_f64();
+        value["quantity"] = quantity.into();
+        Some(value.to_string().into_bytes())
+    }))
+}
+
+fn without_extension(value: &mut Value) {
+    if let Some(members) = value.as_object_mut() {
+        members.remove("extension");
+    }
+}
+
+fn sorted(value: &mut Value) {
+    if let Some(Value::Array(items)) = value.get_mut("items") {
+        items.sort_by_key(Value::to_string);
+    }
+}
+
+/// A catalog's configuration that has no lifetime of keys.
+async fn without_lifetime(request: Request, next: Next) -> Response {
+    if request.uri().path() == "/v1/config" {
+        return Json(json!({ "defaults": {}, "overrides": {} })).into_response();
+    }
+    next.run(request).await
+}
+
+/// Terms of payment with a version and no extension.
+fn with_plain_terms(router: Router) -> Router {
+    router.layer(map_response(|mut response: Response| async {
+        if let Some(terms) = response.headers_mut().get_mut("payment-required") {
+            *terms = HeaderValue::from_static("eyJ4NDAyVmVyc2lvbiI6MiwiYWNjZXB0cyI6W119");
+        }
+        response
+    }))
 }
 
 macro_rules! plants {
@@ -173,10 +207,23 @@ plants! {
             suite_long suite_commas suite_other_body suite_retries suite_running suite_store"
         StripeV1: "post saved saved_4xx saved_500 one_effect compared too_long kept conflict_not_saved running \
             replayed replayed_500 endpoint account"
+        StripeV2: "post delete success one_effect compared running after_running kept account"
+        Acp: "echo every_post too_long empty identity path required blank member_order null decimal array_order \
+            headers replay replay_of_4xx replayed replayed_4xx one_effect conflict in_flight retry_after retryable \
+            kept extensions"
+        Ucp: "post put kept cached conflict conflict_code weak client operation recommended one_effect raw_blank \
+            raw_order fail_closed running after_running"
+        X402: "paid cached one_effect other_terms other_request required too_short too_long characters signed_anew \
+            running after_running"
+        IcebergRest: "kept post delete one_effect replayed replayed_4xx one_uuid version_4 no_uuid other_request \
+            other_operation running after_running error_of_key error_of_conflict"
     }
     "callers share keys" |setup| setup.is_scoped = false => {
         Draft: "composite"
         StripeV1: "account"
+        StripeV2: "account"
+        Acp: "identity"
+        Ucp: "client"
     }
     "a repeat of a running request waits" |setup| {
         setup.set = |layer| layer.on_running(OnRunning::Wait(HANG_LIMIT));
@@ -184,6 +231,7 @@ plants! {
     } => {
         Draft: "concurrent running suite_running"
         StripeV1: "running"
+        Acp: "in_flight retry_after"
     }
     "500 is released" |setup| setup.inside = |it| verdict(it, 500, KeyVerdict::Release) => {
         Draft: "retry_of_5xx"
@@ -192,6 +240,7 @@ plants! {
     "402 is released" |setup| setup.inside = |it| verdict(it, 402, KeyVerdict::Release) => {
         Draft: "retry_of_4xx"
         StripeV1: "saved_4xx"
+        Acp: "replay_of_4xx replayed_4xx"
     }
     "400 is stored" |setup| setup.inside = |it| verdict(it, 400, KeyVerdict::Store) => {
         StripeV1: "validation"
@@ -200,10 +249,22 @@ plants! {
     "200 is released" |setup| setup.inside = |it| verdict(it, 200, KeyVerdict::Release) => {
         Draft: "conflict_needs_no_correction"
         StripeV1: "conflict_not_saved"
+        StripeV2: "after_running"
+        Acp: "retryable"
+        Ucp: "running after_running"
+        X402: "running after_running"
+        IcebergRest: "running after_running"
     }
     "201 is released" |setup| setup.inside = |it| verdict(it, 201, KeyVerdict::Release) => {
         Draft: "post patch unique retry one_effect reused composite suite_other_body suite_retries"
         StripeV1: "post saved one_effect compared kept replayed endpoint account"
+        StripeV2: "post delete success one_effect compared kept account"
+        Acp: "every_post identity path blank member_order null decimal array_order headers replay replayed \
+            one_effect conflict kept extensions"
+        Ucp: "post put kept cached conflict conflict_code client operation recommended one_effect raw_blank \
+            raw_order"
+        X402: "paid cached one_effect other_terms other_request signed_anew"
+        IcebergRest: "kept post delete one_effect replayed one_uuid other_request other_operation error_of_conflict"
     }
     "keys without quotation marks" |setup| setup.set = |it| it.keys(KeyRules::default()) => {
         Draft: "bare"
@@ -215,8 +276,9 @@ plants! {
     "long keys" |setup| setup.set = |it| it.keys(KeyRules::default().bare(false).max_chars(900)) => {
         Draft: "suite_long"
     }
-    "bare long keys" |setup| setup.set = |it| it.keys(KeyRules::default().max_chars(900)) => {
+    "bare long keys" |setup| setup.set = |it| it.keys(KeyRules::default().verbatim().max_chars(900)) => {
         StripeV1: "too_long"
+        Acp: "too_long"
     }
     "keys of 36 characters" |setup| setup.set = |it| it.keys(KeyRules::default().bare(false).max_chars(36)) => {
         Draft: "escapes"
@@ -225,17 +287,22 @@ plants! {
         setup.set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36 && key.split('-').count() == 5));
     } => {
         StripeV1: "length any_text"
+        Acp: "opaque length"
     }
     "no parameters of keys" |setup| setup.around = |it| refusing(it, |it| key_line(it).contains(&b';')) => {
         Draft: "parameters"
     }
     "a key is not required" |setup| setup.set = IdempotencyLayer::optional => {
         Draft: "missing suite_missing"
+        Acp: "required"
+        X402: "required"
     }
     "a key is required" |setup| {
         setup.around = |it| refusing(it, |it| it.method() == Method::POST && key_line(it).is_empty());
     } => {
         StripeV1: "optional"
+        StripeV2: "optional"
+        IcebergRest: "optional"
     }
     "PATCH alone" |setup| {
         setup.set = |it| it.methods([Method::PATCH]);
@@ -246,43 +313,67 @@ plants! {
             suite_long suite_commas suite_other_body suite_retries suite_running suite_store"
         StripeV1: "post saved saved_4xx saved_500 one_effect compared too_long kept conflict_not_saved running \
             replayed replayed_500 endpoint account"
+        StripeV2: "post delete success one_effect compared running after_running kept account"
+        Acp: "echo every_post too_long empty identity path required blank member_order null decimal array_order \
+            headers replay replay_of_4xx replayed replayed_4xx one_effect conflict in_flight retry_after retryable \
+            kept extensions"
+        IcebergRest: "kept post delete one_effect replayed replayed_4xx one_uuid version_4 no_uuid other_request \
+            other_operation running after_running error_of_key error_of_conflict"
     }
     "POST alone" |setup| setup.set = |it| it.methods([Method::POST]) => {
         Draft: "patch"
+        StripeV2: "delete"
+        Ucp: "put"
+        IcebergRest: "delete"
     }
     "every method" |setup| {
         setup.set = |it| it.optional().methods([Method::POST, Method::PATCH, Method::PUT, Method::DELETE, Method::GET]);
     } => {
         Draft: "missing suite_missing suite_get suite_put suite_delete"
         StripeV1: "get delete"
+        StripeV2: "get"
+        Ucp: "get"
+        IcebergRest: "get"
     }
     "bodies do not count" |setup| setup.set = of_any_number => {
         Draft: "unique reused suite_other_body"
         StripeV1: "compared"
+        StripeV2: "compared"
+        Acp: "null array_order conflict extensions"
+        Ucp: "conflict conflict_code raw_blank raw_order"
+        X402: "other_request signed_anew"
+        IcebergRest: "other_request error_of_conflict"
     }
     "a body is its key" |setup| setup.around = |it| it.layer(map_request(with_body_as_key)) => {
-        Draft: "bare list twice ascii unique owner reused validated suite_empty suite_long suite_commas \
-            suite_other_body other_key"
+        Draft: "bare list twice ascii unique owner other_key reused validated suite_empty suite_long suite_commas \
+            suite_other_body"
         StripeV1: "compared too_long"
-    }
-    "paths do not count" |setup| setup.around = |it| it.layer(map_request(with_one_path)) => {
-        StripeV1: ""
     }
     "keys live for two months" |setup| setup.set = |it| it.ttl(Duration::from_hours(1_440)) => {
         Draft: "expiry"
         StripeV1: "pruned"
+        StripeV2: "expired"
+        Acp: "expired"
+        Ucp: "expired"
+        IcebergRest: "expired"
     }
-    "keys live for an hour" |setup| setup.set = |it| it.ttl(Duration::from_hours(1)) => {
+    "keys live for a minute" |setup| setup.set = |it| it.ttl(Duration::from_mins(1)) => {
         StripeV1: "kept"
+        StripeV2: "kept"
+        Acp: "kept"
+        Ucp: "kept recommended"
+        IcebergRest: "kept"
     }
     "no protection in an outage" |setup| {
         setup.set = |it| it.on_outage(OnOutage::Run);
         setup.fault = Fault::Unreachable;
     } => {
         Draft: "suite_store"
+        Ucp: "fail_closed"
     }
     "no type of refusals" |setup| setup.around = |it| without_member(it, "", "type") => {
         Draft: "suite_missing suite_empty suite_long suite_commas suite_other_body suite_running suite_store"
+        Acp: "too_long empty required null array_order conflict in_flight retry_after extensions"
     }
     "no link of refusals" |setup| setup.around = |it| without_header(without_member(it, "", "type"), "link") => {
         Draft: "missing reused running suite_missing suite_empty suite_long suite_commas suite_other_body \
@@ -293,6 +384,8 @@ plants! {
     }
     "no type of errors" |setup| setup.around = |it| without_member(it, "/error", "type") => {
         StripeV1: "compared too_long endpoint"
+        StripeV2: "compared"
+        IcebergRest: "error_of_key error_of_conflict"
     }
     "no code of errors" |setup| setup.around = |it| without_member(it, "/error", "code") => {
         StripeV1: "running"
@@ -300,25 +393,46 @@ plants! {
     "423 in place of 409" |setup| setup.around = |it| with_status(it, 409, 423) => {
         Draft: "concurrent running suite_running"
         StripeV1: "running"
+        Acp: "in_flight retry_after"
+        Ucp: "conflict conflict_code raw_blank raw_order"
+        X402: "other_terms other_request"
     }
     "409 in place of 422" |setup| setup.around = |it| with_status(it, 422, 409) => {
         Draft: "unique reused suite_other_body"
+        Acp: "null array_order conflict extensions"
     }
     "422 in place of 400" |setup| setup.around = |it| with_status(it, 400, 422) => {
         Draft: "bare list twice ascii owner missing validated suite_missing suite_empty suite_long suite_commas"
         StripeV1: "compared too_long endpoint"
+        Acp: "too_long empty required"
+        Ucp: "weak"
+        X402: "required too_short too_long characters"
+        IcebergRest: "version_4 no_uuid error_of_key"
     }
     "replays have no mark" |setup| setup.around = |it| without_header(it, "idempotent-replayed") => {
         StripeV1: "replayed replayed_500"
+        Acp: "replayed replayed_4xx"
     }
     "every answer has the mark of a replay" |setup| setup.around = marked => {
-        Draft: "string parameters escapes expiry first composite other_key suite_put suite_delete suite_empty_body"
+        Draft: "string parameters escapes other_key expiry first composite suite_put suite_delete suite_empty_body"
         StripeV1: "optional length any_text pruned delete replayed replayed_500 account"
+        StripeV2: "optional failure expired account"
+        Acp: "opaque length identity path replayed replayed_4xx not_cached expired"
+        Ucp: "entropy client operation expired"
+        X402: "new shortest longest"
+        IcebergRest: "optional not_5xx version_7 capitals expired"
     }
     "the handler runs twice" |setup| setup.inside = |it| it.layer(from_fn(twice)) => {
-        Draft: "string parameters escapes unique first one_effect reused composite suite_other_body other_key \
+        Draft: "string parameters escapes unique other_key first one_effect reused composite suite_other_body \
             suite_retries suite_put suite_delete suite_empty_body"
         StripeV1: "optional one_effect compared length any_text kept delete endpoint account"
+        StripeV2: "optional one_effect compared kept account"
+        Acp: "opaque length identity path blank member_order null decimal array_order headers one_effect conflict \
+            kept extensions"
+        Ucp: "kept conflict conflict_code entropy client operation recommended one_effect raw_blank raw_order"
+        X402: "new one_effect other_terms other_request shortest longest signed_anew"
+        IcebergRest: "kept optional one_effect version_7 capitals one_uuid other_request other_operation \
+            error_of_conflict"
     }
     "no body is refused" |setup| {
         setup.around = |it| refusing(it, |it| {
@@ -326,5 +440,87 @@ plants! {
         });
     } => {
         Draft: "suite_empty_body"
+    }
+    "500 is stored" |setup| setup.inside = |it| verdict(it, 500, KeyVerdict::Store) => {
+        StripeV2: "failure"
+        Acp: "not_cached"
+        IcebergRest: "not_5xx"
+    }
+    "409 is released" |setup| setup.inside = |it| verdict(it, 409, KeyVerdict::Release) => {
+        IcebergRest: "replayed_4xx"
+    }
+    "bodies count byte by byte" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new()) => {
+        Acp: "blank member_order decimal"
+        X402: "signed_anew"
+    }
+    "numbers of JSON count as they are written" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().json()) => {
+        Acp: "decimal"
+        Ucp: "raw_blank raw_order"
+    }
+    "extensions do not count" |setup| setup.set = |it| by_value(it, without_extension) => {
+        Acp: "null extensions"
+    }
+    "arrays have no order" |setup| setup.set = |it| by_value(it, sorted) => {
+        Acp: "array_order"
+    }
+    "a header counts" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().json_values().header("x-conformance")) => {
+        Acp: "headers"
+    }
+    "paths share keys" |setup| setup.set = |it| it.key_domain(KeyDomain::Caller) => {
+        Acp: "path"
+        Ucp: "operation"
+    }
+    "keys live for 30 hours" |setup| setup.set = |it| it.ttl(Duration::from_hours(30)) => {
+        Ucp: "recommended"
+    }
+    "no code of refusals" |setup| setup.around = |it| without_member(it, "", "code") => {
+        Acp: "too_long empty required null array_order conflict in_flight retry_after extensions"
+    }
+    "no time of a retry" |setup| setup.around = |it| without_header(it, "retry-after") => {
+        Acp: "retry_after"
+    }
+    "no echo" |setup| setup.set = |it| it.echo_key(false) => {
+        Acp: "echo"
+    }
+    "any string is a key" |setup| setup.set = |it| it.keys(KeyRules::default()) => {
+        Acp: "opaque"
+        Ucp: "weak"
+        X402: "too_short too_long characters"
+        IcebergRest: "one_uuid version_4 no_uuid error_of_key"
+    }
+    "the case of a key counts" |setup| setup.set = |it| it.keys(KeyRules::default().max_chars(36).accept(|key| key.as_bytes().get(14) == Some(&b'7'))) => {
+        IcebergRest: "one_uuid"
+    }
+    "keys in lower case" |setup| setup.around = |it| refusing(it, |it| key_line(it).iter().any(u8::is_ascii_uppercase)) => {
+        IcebergRest: "capitals one_uuid"
+    }
+    "keys of 36 characters alone" |setup| setup.set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36)) => {
+        X402: "shortest longest"
+    }
+    "422 in place of 409" |setup| setup.around = |it| with_status(it, 409, 422) => {
+        X402: "other_terms other_request"
+        Ucp: "conflict conflict_code raw_blank raw_order"
+    }
+    "423 in place of 422" |setup| setup.around = |it| with_status(it, 422, 423) => {
+        IcebergRest: "other_request other_operation error_of_conflict"
+    }
+    "a catalog without keys" |setup| setup.around = |it| it.layer(from_fn(without_lifetime)) => {
+        IcebergRest: "lifetime kept"
+    }
+    "402 without terms" |setup| setup.around = |it| without_header(it, "payment-required") => {
+        X402: "challenge paid advertised required"
+    }
+    "terms without an extension" |setup| setup.around = with_plain_terms => {
+        X402: "advertised required"
+    }
+    "the settlement is not stored" |setup| setup.set = |it| it.never_store(["payment-response"]) => {
+        X402: "settlement"
+    }
+    "terms of payment do not count" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().ignore_payment()) => {
+        X402: "other_terms"
+    }
+    "paths have keys of their own" |setup| setup.set = |it| it.key_domain(KeyDomain::Path) => {
+        StripeV1: "endpoint"
+        IcebergRest: "other_operation"
     }
 }

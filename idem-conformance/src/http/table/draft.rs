@@ -46,6 +46,7 @@ rows! {
     "2.1" Must "ascii": "A String is of ASCII." => Refuses(KeyCase::NotAscii, INVALID);
     "2.2" Must "unique": "A key is used for one request payload." => Conflicts(Number, CONFLICT);
     "2.2" Must "owner": "The owner of the resource defines what a unique key is." => Refuses(KeyCase::Empty, INVALID);
+    "2.2" Must "other_key": "A new key is that of a new request." => OtherKey;
     "2.3" May "expiry": "Keys may expire." => Expires;
     "2.3" Should "published": "The resource publishes how long keys live." => Unseen("a matter of documentation");
     "2.5.2" Must "documented": "The resource publishes its rules for keys." => Unseen("a matter of documentation");
@@ -75,6 +76,8 @@ rows! {
         => Refuses(KeyCase::Long(256), suite!(400, false));
     "suite: 2.1" Suite "suite_commas": "A key with commas, without quotation marks, is a problem document."
         => Refuses(KeyCase::Commas, suite!(400, false));
+    "suite: 2.1" Suite "suite_valid": "A UUID without quotation marks is a key."
+        => CannotBeMet("section 2.1 has a String; a layer with `keys(KeyRules::default())` accepts both");
     "suite: 2.1" Suite "suite_section": "Problem documents name the draft's section."
         => CannotBeMet("`type` and `Link` have the address of the service's own documentation, as section 2.7 has it");
     "suite: 2.1" Suite "suite_key_member": "Problem documents have the key as `idempotency_key`."
@@ -83,7 +86,8 @@ rows! {
         => Conflicts(Number, suite!(422, false));
     "suite: 2.2" Suite "suite_other_key": "Another key with the same body is a 409."
         => CannotBeMet("a new key is a new request: the same thing can be ordered twice");
-    "2.2" Must "other_key": "A new key is that of a new request." => OtherKey;
+    "suite: 2.6" Suite "suite_record": "A first request has a record, which has its response."
+        => Unseen("no client sees a record; its retries get the response");
     "suite: 2.6" Suite "suite_retries": "Three retries get the first answer, and have no effect." => OneEffect;
     "suite: 2.6" Suite "suite_replayed": "A retry has `x-idempotent-replayed: true`."
         => CannotBeMet("no sentence of the draft; the header is `Idempotent-Replayed`, as at Stripe");
