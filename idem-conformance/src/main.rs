@@ -97,19 +97,18 @@ impl Arguments {
         for operation in &self.also {
             target = target.also(typed(operation));
         }
-        let set: [(_, fn(Target, Operation) -> Target); 6] = [
-            (&self.elsewhere, Target::elsewhere),
-            (&self.slow, Target::slow),
-            (&self.rejected, Target::rejected),
-            (&self.invalid, Target::invalid),
-            (&self.failing, Target::failing),
-            (&self.config, Target::config),
-        ];
-        for (operation, set) in set {
-            if let Some(operation) = operation {
-                target = set(target, typed(operation));
+        let set = |operation: &Option<Operation>, target, set: fn(Target, Operation) -> Target| {
+            match operation {
+                Some(operation) => set(target, typed(operation)),
+                None => target,
             }
-        }
+        };
+        target = set(&self.elsewhere, target, Target::elsewhere);
+        target = set(&self.slow, target, Target::slow);
+        target = set(&self.rejected, target, Target::rejected);
+        target = set(&self.invalid, target, Target::invalid);
+        target = set(&self.failing, target, Target::failing);
+        target = set(&self.config, target, Target::config);
         if let Some(effects) = &self.effects {
             target = target.effects(typed(effects), self.effects_at.clone());
         }

@@ -56,7 +56,7 @@ impl Report {
                 finding.to_string(),
             ];
             let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
-            page.push_str(&format!("| {} |\n", cells.join(" | ")));
+            page.extend(["| ", &cells.join(" | "), " |\n"]);
         }
         page
     }

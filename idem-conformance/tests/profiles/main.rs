@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
+#[cfg(feature = "command")]
+mod command;
 mod plants;
 mod shop;
 
@@ -10,12 +12,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use idem_conformance::http::{Finding, Report, Specification};
+use idem_conformance::http::{Finding, Report, Specification, check};
 use idem_runtime::http::Profile;
 use idem_runtime::testing::Fault;
 
 use self::plants::{PLANTS, Plant};
-use self::shop::{HANG_LIMIT, Setup, WAIT};
+use self::shop::{HANG_LIMIT, Served, Setup, WAIT};
 
 /// The settings of a specification.
 fn profile(specification: Specification) -> Profile {
@@ -49,7 +51,8 @@ fn setup(specification: Specification) -> Setup {
 }
 
 async fn table(specification: Specification, setup: &Setup) -> Report {
-    shop::table(specification, profile(specification), setup).await
+    let shop = Served::start(specification, profile(specification), setup).await;
+    check(specification, &shop.target).await.unwrap()
 }
 
 /// The tables of all profiles. Every row that has a test passes, and the page in the documentation has the tables:
@@ -103,13 +106,18 @@ async fn plants_fail_their_rows(specification: Specification) {
     let mut wrong = Vec::new();
     let rows = specification.rows().iter().filter(|row| row.test() != "–");
     let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
-    for Plant { name, plant, fails } in PLANTS {
+    for Plant {
+        name,
+        change,
+        fails,
+    } in PLANTS
+    {
         let Some((_, rows)) = fails.iter().find(|(of, _)| *of == specification) else {
             continue;
         };
         let expected: Vec<_> = rows.split_whitespace().collect();
         let mut planted = setup(specification);
-        plant(&mut planted);
+        change(&mut planted);
         let failed = table(specification, &planted).await.failed();
         if failed != expected {
             wrong.push(format!(

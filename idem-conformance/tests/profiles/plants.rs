@@ -1,5 +1,6 @@
 //! Servers that meet a specification but for one thing.
 
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,7 +20,7 @@ use super::shop::{HANG_LIMIT, Setup, WAIT};
 /// A server that meets a specification but for one thing.
 pub(super) struct Plant {
     pub(super) name: &'static str,
-    pub(super) plant: fn(&mut Setup),
+    pub(super) change: fn(&mut Setup),
     /// The specifications, and the rows that fail, in their order.
     pub(super) fails: &'static [(Specification, &'static str)],
 }
@@ -91,18 +92,19 @@ fn key_line(request: &Request) -> &[u8] {
         .map_or(b"", HeaderValue::as_bytes)
 }
 
-/// The lines of the key, in a form that every layer accepts.
+/// A key that every layer accepts, made of these bytes.
+fn key_of(bytes: impl Hash) -> HeaderValue {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let digest = hasher.finish();
+    HeaderValue::try_from(format!("\"{digest:016x}{digest:016x}\"")).unwrap()
+}
+
+/// Any lines of the key are a key.
 async fn with_any_key(mut request: Request) -> Request {
     let lines: Vec<_> = request.headers().get_all(KEY).iter().collect();
-    let text: Vec<_> = lines.iter().map(|line| format!("{line:?}")).collect();
-    if !text.is_empty() {
-        let hex: String = text
-            .concat()
-            .bytes()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let tail = hex.len().saturating_sub(200);
-        let key = HeaderValue::try_from(format!("\"{}\"", &hex[tail..])).unwrap();
+    if !lines.is_empty() {
+        let key = key_of(lines);
         request.headers_mut().insert(KEY, key);
     }
     request
@@ -113,10 +115,7 @@ async fn with_body_as_key(request: Request) -> Request {
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
     if parts.headers.contains_key(KEY) {
-        let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
-        let tail = hex.len().saturating_sub(200);
-        let key = HeaderValue::try_from(format!("\"k{}\"", &hex[tail..])).unwrap();
-        parts.headers.insert(KEY, key);
+        parts.headers.insert(KEY, key_of(&body));
     }
     Request::from_parts(parts, Body::from(body))
 }
@@ -188,10 +187,10 @@ fn with_plain_terms(router: Router) -> Router {
 }
 
 macro_rules! plants {
-    ($($name:literal $plant:expr => { $($of:ident: $fails:literal)+ })+) => {
+    ($($name:literal $change:expr => { $($of:ident: $fails:literal)+ })+) => {
         pub(super) const PLANTS: &[Plant] = &[$(Plant {
             name: $name,
-            plant: $plant,
+            change: $change,
             fails: &[$((Specification::$of, $fails)),+],
         }),+];
     };
@@ -349,7 +348,7 @@ plants! {
             suite_other_body"
         StripeV1: "compared too_long"
     }
-    "keys live for two months" |setup| setup.set = |it| it.ttl(Duration::from_hours(1_440)) => {
+    "keys live for two months" |setup| setup.set = |it| it.ttl(Duration::from_secs(60 * 24 * 3_600)) => {
         Draft: "expiry"
         StripeV1: "pruned"
         StripeV2: "expired"
@@ -357,7 +356,7 @@ plants! {
         Ucp: "expired"
         IcebergRest: "expired"
     }
-    "keys live for a minute" |setup| setup.set = |it| it.ttl(Duration::from_mins(1)) => {
+    "keys live for a minute" |setup| setup.set = |it| it.ttl(Duration::from_secs(60)) => {
         StripeV1: "kept"
         StripeV2: "kept"
         Acp: "kept"
@@ -470,7 +469,7 @@ plants! {
         Acp: "path"
         Ucp: "operation"
     }
-    "keys live for 30 hours" |setup| setup.set = |it| it.ttl(Duration::from_hours(30)) => {
+    "keys live for 30 hours" |setup| setup.set = |it| it.ttl(Duration::from_secs(30 * 3_600)) => {
         Ucp: "recommended"
     }
     "no code of refusals" |setup| setup.around = |it| without_member(it, "", "code") => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use axum::routing::{any, get, post};
 use axum::{Router, body::Bytes};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use idem_conformance::http::{Operation, Report, Specification, Target, check};
+use idem_conformance::http::{Operation, Specification, Target};
 use idem_runtime::Engine;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::http::{IdempotencyLayer, Profile};
@@ -22,10 +23,11 @@ use idem_runtime::testing::{Fault, Faulty, StoreOperation};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// The time that only a hang takes.
-pub(super) const HANG_LIMIT: Duration = Duration::from_mins(5);
+pub(super) const HANG_LIMIT: Duration = Duration::from_secs(300);
 
 /// The time after which a request that waits for a running one is taken for one that waits.
 pub(super) const WAIT: Duration = Duration::from_millis(200);
@@ -152,90 +154,108 @@ fn caller(name: &'static str) -> HeaderMap {
     )])
 }
 
-/// Runs the table of a specification on a server with this setup.
-pub(super) async fn table(specification: Specification, profile: Profile, setup: &Setup) -> Report {
-    let clock = ManualClock::new();
-    let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());
-    let engine = Engine::new(store.clone());
-    let layer = if setup.is_scoped {
-        IdempotencyLayer::scoped(&engine, "shop.api", tenant)
-    } else {
-        IdempotencyLayer::public(&engine, "shop.api")
-    };
-    let layer = layer.profile(profile);
-    let lifetime = layer.lifetime().unwrap();
-    let layer = (setup.set)(layer);
-    let shop = Shop {
-        orders: Arc::default(),
-        failures: Arc::default(),
-        slow: watch::Sender::default(),
-        rejects: match specification {
-            Specification::IcebergRest => StatusCode::CONFLICT,
-            _ => StatusCode::PAYMENT_REQUIRED,
-        },
-    };
-    let router = Router::new()
-        .route("/orders", any(order))
-        .route("/refunds", any(order))
-        .route("/slow", post(slow))
-        .route("/rejected", post(rejected))
-        .route("/failing", post(failing))
-        .with_state(shop.clone());
-    let router = if specification == Specification::X402 {
-        router.layer(from_fn(paid))
-    } else {
-        router
-    };
-    let reads = Router::new()
-        .route("/total", get(total))
-        .route("/v1/config", get(config))
-        .with_state(shop.clone());
-    let mut router = (setup.inside)(router.merge(reads));
-    if setup.is_layered {
-        router = router.layer(layer);
-    }
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let served = axum::serve(listener, (setup.around)(router)).into_future();
-    let server = tokio::spawn(served);
+/// A server that runs.
+pub(super) struct Served {
+    #[cfg_attr(not(feature = "command"), allow(dead_code))]
+    pub(super) addr: SocketAddr,
+    pub(super) target: Target,
+    task: JoinHandle<std::io::Result<()>>,
+}
 
-    let body = r#"{"items": ["tea", "cake"], "quantity": {n}}"#;
-    let of = |method, path: &str| Operation::new(method, path).json(body);
-    let release = move || shop.clone().release();
-    let advance = move |by| {
-        clock.advance(by);
-        async {}
-    };
-    let fault = setup.fault;
-    let outage = move |begins| {
-        if begins {
-            store.fail(StoreOperation::Claim, [fault; 64]);
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Served {
+    /// Starts a server with a layer of this profile.
+    pub(super) async fn start(
+        specification: Specification,
+        profile: Profile,
+        setup: &Setup,
+    ) -> Self {
+        let clock = ManualClock::new();
+        let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());
+        let engine = Engine::new(store.clone());
+        let layer = if setup.is_scoped {
+            IdempotencyLayer::scoped(&engine, "shop.api", tenant)
         } else {
-            store.heal();
+            IdempotencyLayer::public(&engine, "shop.api")
+        };
+        let layer = layer.profile(profile);
+        let lifetime = layer.lifetime().unwrap();
+        let layer = (setup.set)(layer);
+        let shop = Shop {
+            orders: Arc::default(),
+            failures: Arc::default(),
+            slow: watch::Sender::default(),
+            rejects: match specification {
+                Specification::IcebergRest => StatusCode::CONFLICT,
+                _ => StatusCode::PAYMENT_REQUIRED,
+            },
+        };
+        let router = Router::new()
+            .route("/orders", any(order))
+            .route("/refunds", any(order))
+            .route("/slow", post(slow))
+            .route("/rejected", post(rejected))
+            .route("/failing", post(failing))
+            .with_state(shop.clone());
+        let router = if specification == Specification::X402 {
+            router.layer(from_fn(paid))
+        } else {
+            router
+        };
+        let reads = Router::new()
+            .route("/total", get(total))
+            .route("/v1/config", get(config))
+            .with_state(shop.clone());
+        let mut router = (setup.inside)(router.merge(reads));
+        if setup.is_layered {
+            router = router.layer(layer);
         }
-        async {}
-    };
-    let target = Target::new(
-        format!("http://{}", addr).parse().unwrap(),
-        of(Method::POST, "/orders"),
-    )
-    .also(of(Method::PATCH, "/orders"))
-    .also(of(Method::PUT, "/orders"))
-    .also(of(Method::DELETE, "/orders"))
-    .caller(caller("acme"))
-    .other_caller(caller("eve"))
-    .elsewhere(of(Method::POST, "/refunds"))
-    .slow(of(Method::POST, "/slow"))
-    .release(setup.waits, release)
-    .rejected(of(Method::POST, "/rejected"))
-    .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
-    .failing(of(Method::POST, "/failing"))
-    .effects("GET /total".parse().unwrap(), "/total")
-    .clock(lifetime, advance)
-    .outage(outage)
-    .config("GET /v1/config".parse().unwrap())
-    .patience(HANG_LIMIT);
-    let report = check(specification, &target).await.unwrap();
-    server.abort();
-    report
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let served = axum::serve(listener, (setup.around)(router)).into_future();
+        let task = tokio::spawn(served);
+
+        let body = r#"{"items": ["tea", "cake"], "quantity": {n}}"#;
+        let of = |method, path: &str| Operation::new(method, path).json(body);
+        let release = move || shop.clone().release();
+        let advance = move |by| {
+            clock.advance(by);
+            async {}
+        };
+        let fault = setup.fault;
+        let outage = move |begins| {
+            if begins {
+                store.fail(StoreOperation::Claim, [fault; 64]);
+            } else {
+                store.heal();
+            }
+            async {}
+        };
+        let target = Target::new(
+            format!("http://{addr}").parse().unwrap(),
+            of(Method::POST, "/orders"),
+        )
+        .also(of(Method::PATCH, "/orders"))
+        .also(of(Method::PUT, "/orders"))
+        .also(of(Method::DELETE, "/orders"))
+        .caller(caller("acme"))
+        .other_caller(caller("eve"))
+        .elsewhere(of(Method::POST, "/refunds"))
+        .slow(of(Method::POST, "/slow"))
+        .release(setup.waits, release)
+        .rejected(of(Method::POST, "/rejected"))
+        .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
+        .failing(of(Method::POST, "/failing"))
+        .effects("GET /total".parse().unwrap(), "/total")
+        .clock(lifetime, advance)
+        .outage(outage)
+        .config("GET /v1/config".parse().unwrap())
+        .patience(HANG_LIMIT);
+        Self { addr, target, task }
+    }
 }

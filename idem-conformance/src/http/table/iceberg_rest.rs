@@ -1,4 +1,4 @@
-//! Apache Iceberg, REST catalog: the parameter `idempotency-key` and the configuration of its OpenAPI.
+//! Apache Iceberg, REST catalog: the parameter `idempotency-key` and the configuration of its API.
 
 use http::Method;
 
