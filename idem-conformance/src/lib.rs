@@ -8,6 +8,7 @@
 #![doc = include_str!("../tests/golden/history.rs")]
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::unchecked_time_subtraction,
     reason = "a case whose times do not fit panics, as it should"

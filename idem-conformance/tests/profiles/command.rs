@@ -29,11 +29,11 @@ async fn run(arguments: &[&str]) -> (Option<i32>, String) {
 async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run() {
     let draft = Specification::Draft;
     let shop = Served::start(draft, Profile::draft(), &setup(draft)).await;
-    let met = format!("http://{}", shop.addr);
+    let met = shop.base.to_string();
     let mut bare = setup(draft);
     bare.set = |layer| layer.optional();
-    let shop = Served::start(draft, Profile::draft(), &bare).await;
-    let failing = format!("http://{}", shop.addr);
+    let optional = Served::start(draft, Profile::draft(), &bare).await;
+    let failing = optional.base.to_string();
     let caller = ["-H", "x-tenant: acme", "--other-header", "x-tenant: eve"];
     let draft = |address, more: &[&'static str]| {
         let arguments = [&["draft", address, "--operation", ORDER][..], &caller, more].concat();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use idem_conformance::http::{Finding, Report, Specification, check};
+use idem_conformance::http::{Finding, Report, Specification, Target, check};
 use idem_runtime::http::Profile;
 use idem_runtime::testing::Fault;
 
@@ -100,6 +100,51 @@ yours; `idem-conformance/tests/profiles` writes this page, and has for each row 
 
 \"not checked\": no client of a server can see it. \"cannot be met\": the layer does not do it, for the reason given.
 ";
+
+/// A target of one operation: no row fails, and each that is not checked names what it lacks.
+#[tokio::test]
+async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
+    let draft = Specification::Draft;
+    let shop = Served::start(draft, profile(draft), &setup(draft)).await;
+    let (base, operation) = (shop.base.clone(), shop.operation.clone());
+    let caller = shop.caller.clone();
+    let report = check(draft, &Target::new(base, operation).caller(caller))
+        .await
+        .unwrap();
+    assert_eq!(report.failed(), [""; 0]);
+    let lacking = report.rows().filter_map(|(row, finding)| match finding {
+        Finding::NotChecked(why) if row.test() != "–" => {
+            let ability = why
+                .rsplit_once("(`")
+                .map(|(_, name)| name.trim_end_matches("`)"));
+            Some((row.name, ability?.to_owned()))
+        }
+        _ => None,
+    });
+    let lacking: Vec<_> = lacking.collect();
+    let lacking: Vec<_> = lacking
+        .iter()
+        .map(|(row, ability)| (*row, &**ability))
+        .collect();
+    let expected = [
+        ("patch", "also"),
+        ("expiry", "clock"),
+        ("retry_of_4xx", "rejected"),
+        ("retry_of_5xx", "failing"),
+        ("one_effect", "effects"),
+        ("concurrent", "slow"),
+        ("running", "slow"),
+        ("conflict_needs_no_correction", "slow"),
+        ("composite", "other_caller"),
+        ("suite_retries", "effects"),
+        ("suite_running", "slow"),
+        ("suite_store", "outage"),
+        ("suite_get", "effects"),
+        ("suite_put", "also"),
+        ("suite_delete", "also"),
+    ];
+    assert_eq!(lacking, expected);
+}
 
 /// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
 async fn plants_fail_their_rows(specification: Specification) {

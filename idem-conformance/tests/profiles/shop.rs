@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, get, post};
 use axum::{Router, body::Bytes};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use idem_conformance::http::{Operation, Specification, Target};
 use idem_runtime::Engine;
 use idem_runtime::clock::ManualClock;
@@ -156,8 +155,10 @@ fn caller(name: &'static str) -> HeaderMap {
 
 /// A server that runs.
 pub(super) struct Served {
-    #[cfg_attr(not(feature = "command"), allow(dead_code))]
-    pub(super) addr: SocketAddr,
+    pub(super) base: Uri,
+    pub(super) caller: HeaderMap,
+    pub(super) operation: Operation,
+    /// All that it offers.
     pub(super) target: Target,
     task: JoinHandle<std::io::Result<()>>,
 }
@@ -236,26 +237,31 @@ impl Served {
             }
             async {}
         };
-        let target = Target::new(
-            format!("http://{addr}").parse().unwrap(),
-            of(Method::POST, "/orders"),
-        )
-        .also(of(Method::PATCH, "/orders"))
-        .also(of(Method::PUT, "/orders"))
-        .also(of(Method::DELETE, "/orders"))
-        .caller(caller("acme"))
-        .other_caller(caller("eve"))
-        .elsewhere(of(Method::POST, "/refunds"))
-        .slow(of(Method::POST, "/slow"))
-        .release(setup.waits, release)
-        .rejected(of(Method::POST, "/rejected"))
-        .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
-        .failing(of(Method::POST, "/failing"))
-        .effects("GET /total".parse().unwrap(), "/total")
-        .clock(lifetime, advance)
-        .outage(outage)
-        .config("GET /v1/config".parse().unwrap())
-        .patience(HANG_LIMIT);
-        Self { addr, target, task }
+        let base: Uri = format!("http://{addr}").parse().unwrap();
+        let operation = of(Method::POST, "/orders");
+        let target = Target::new(base.clone(), operation.clone())
+            .also(of(Method::PATCH, "/orders"))
+            .also(of(Method::PUT, "/orders"))
+            .also(of(Method::DELETE, "/orders"))
+            .caller(caller("acme"))
+            .other_caller(caller("eve"))
+            .elsewhere(of(Method::POST, "/refunds"))
+            .slow(of(Method::POST, "/slow"))
+            .release(setup.waits, release)
+            .rejected(of(Method::POST, "/rejected"))
+            .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
+            .failing(of(Method::POST, "/failing"))
+            .effects("GET /total".parse().unwrap(), "/total")
+            .clock(lifetime, advance)
+            .outage(outage)
+            .config("GET /v1/config".parse().unwrap())
+            .patience(HANG_LIMIT);
+        Self {
+            base,
+            caller: caller("acme"),
+            operation,
+            target,
+            task,
+        }
     }
 }

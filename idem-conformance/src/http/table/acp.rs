@@ -41,7 +41,7 @@ const RUNNING: Refusal = refused(&[409]).members(&[
 const RUNNING_LATER: Refusal = RUNNING.headers(&[("retry-after", Seconds)]);
 
 rows! {
-    "2.3" States "echo": "Every response to a POST has the request's key." => Echoes;
+    "3.1" States "echo": "Every response to a POST has the request's key." => Echoes;
     "6.1" Must "every_post": "Every POST is protected by its key." => Protects(Method::POST);
     "6.1" States "opaque": "A key is a text of the client's choice." => Accepts(KeyCase::Commas);
     "6.1" States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
