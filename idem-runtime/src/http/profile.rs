@@ -142,9 +142,9 @@ macro_rules! profile_setters {
             /// The policy of storing responses; default [`StatusPolicy::careful`].
             status_policy(policy: StatusPolicy) |it| { it.status = policy }
 
-            /// The wording of refusals: status, body and headers by the code of the [`Problem`](super::Problem); default
-            /// [`Refusals::problems`].
+            /// The wording of refusals; default [`Refusals::problems`].
             ///
+            /// It sets status, body and headers by the code of the [`Problem`](super::Problem).
             /// A closure of [`on_problem`](super::IdempotencyLayer::on_problem) or
             /// [`on_problem_with`](super::IdempotencyLayer::on_problem_with) takes precedence.
             ///

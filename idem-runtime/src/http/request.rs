@@ -22,7 +22,7 @@ pub(super) struct Admitted {
     pub(super) asked: [u8; 32],
 }
 
-/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into `read`, and computes
+/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into memory, and computes
 /// the digest of the request. A key in the body is read after it.
 ///
 /// `None`: the request has no key, and needs none.
@@ -39,8 +39,7 @@ pub(super) struct Admitted {
 /// Nothing has happened.
 pub(super) fn admit<B: Body>(
     parts: &mut Parts,
-    body: B,
-    read: &mut Buffered<B>,
+    body: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
 ) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
@@ -50,16 +49,12 @@ pub(super) fn admit<B: Body>(
         if !is_in_body {
             scope = match identify(parts, &[], settings)? {
                 Identified::OfScope(scope) => scope,
-                Identified::WithoutKey => {
-                    *read = Buffered::passing(body);
-                    return Ok(None);
-                }
+                Identified::WithoutKey => return Ok(None),
             };
         }
-        let asked;
-        (*read, asked) = take(parts, body, settings, due).await?;
+        let asked = take(parts, body, settings, due).await?;
         if is_in_body {
-            scope = match identify(parts, &read.bytes(), settings)? {
+            scope = match identify(parts, &body.bytes(), settings)? {
                 Identified::OfScope(scope) => scope,
                 Identified::WithoutKey => return Ok(None),
             };
@@ -89,7 +84,7 @@ fn identify(
     Ok(Identified::OfScope(scope))
 }
 
-/// Reads the body of a request, and computes the digest of the request.
+/// Reads the body of a request into memory, and computes the digest of the request.
 ///
 /// # Errors
 ///
@@ -102,10 +97,10 @@ fn identify(
 /// Nothing has happened.
 fn take<B: Body>(
     parts: &Parts,
-    body: B,
+    body: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
-) -> impl Future<Output = Result<(Buffered<B>, [u8; 32]), Problem>> {
+) -> impl Future<Output = Result<[u8; 32], Problem>> {
     async move {
         let (fingerprinter, max_bytes) =
             (&settings.profile().fingerprinter, settings.max_body_bytes);
@@ -133,7 +128,10 @@ fn take<B: Body>(
         let now = clock.now();
         let moment = now.saturating_add(settings.body_timeout.min(LONG));
         let moment = due.map_or(moment, |due| due.min(moment));
-        let read = deadline(clock, moment, pin!(read(body, max_bytes, show))).await;
+        let Some(unread) = body.unread() else {
+            return Err(Problem::body_unreadable());
+        };
+        let read = deadline(clock, moment, pin!(read(unread, max_bytes, show))).await;
         let Ok(read) = read else {
             return Err(Problem::body_timeout(moment.saturating_sub(now)));
         };
@@ -146,7 +144,8 @@ fn take<B: Body>(
                     Some(hash) => hash.finalize().into(),
                     None => fingerprinter.digest(parts, uri, &read.data),
                 };
-                Ok((Buffered::whole(read), asked))
+                *body = Buffered::whole(read);
+                Ok(asked)
             }
             (_, BodyEnd::More(_)) => Err(match protocol {
                 Some(protocol) if messages == Messages::More => protocol.not_unary(),

@@ -262,7 +262,7 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => self.profile().refusals.response(problem).map(Into::into),
+            _ => self.profile().refusals.response(&problem).map(Into::into),
         };
         self.profile()
             .status

@@ -356,7 +356,6 @@ mod tests {
     #[test]
     fn a_policy_decides_by_its_lists_and_the_ambiguous_statuses() {
         let ambiguous = [vec![408], rest(500, NOT_TRIED)].concat();
-        use KeyVerdict::{Release, Store, Unknown};
         let policies: [fn() -> _; 5] = [
             StatusPolicy::careful,
             StatusPolicy::draft,
@@ -364,7 +363,13 @@ mod tests {
             StatusPolicy::terminal,
             StatusPolicy::successes,
         ];
-        let by_default = [Unknown, Store, Store, Release, Release];
+        let by_default = [
+            KeyVerdict::Unknown,
+            KeyVerdict::Store,
+            KeyVerdict::Store,
+            KeyVerdict::Release,
+            KeyVerdict::Release,
+        ];
         let lists = [CAREFUL, CHALLENGES, STRIPE, TERMINAL, FAILURES];
         for ((policy, released), by_default) in policies.into_iter().zip(lists).zip(by_default) {
             let left = rest(100, released);
