@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::finding::{Checked, need};
+use super::finding::{Checked, ELSEWHERE, need};
 use super::json;
 use super::operation::NUMBER;
 use super::probe::{Asked, Probe};
@@ -102,7 +102,7 @@ impl Change {
             }
             Self::Path => {
                 let elsewhere = probe.target.elsewhere.clone();
-                second.operation = need(elsewhere, "an operation at another path (`elsewhere`)")?;
+                second.operation = need(elsewhere, ELSEWHERE)?;
             }
             Self::Caller => {
                 let other = probe.target.other_caller.clone();

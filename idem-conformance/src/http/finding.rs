@@ -44,6 +44,9 @@ pub(super) fn failed<T>(expected: impl Into<String>, got: impl Into<String>) -> 
     })
 }
 
+/// Needed for requests at two paths.
+pub(super) const ELSEWHERE: &str = "an operation at another path (`elsewhere`)";
+
 /// Ends a test for which the target lacks an ability.
 pub(super) fn need<T>(ability: Option<T>, what: &'static str) -> Checked<T> {
     ability.ok_or(Finding::NotChecked(Cow::Borrowed(what)))

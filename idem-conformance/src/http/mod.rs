@@ -30,12 +30,27 @@
 //! # }
 //! ```
 //!
-//! The program of the feature `command` does the same from a shell:
+//! Rows are named: `report.failed()` has the names of those that failed, and a server that deviates on purpose is tested
+//! by comparing them with a list.
+//!
+//! # From a shell
+//!
+//! The program of the feature `command` makes a run, and prints the table or, with `--markdown`, a page:
 //!
 //! ```sh
 //! cargo install idem-conformance --features command
-//! idem-conformance acp http://127.0.0.1:8080 --operation 'POST /checkout_sessions {"quantity": {n}}'
+//! idem-conformance acp https://shop.example \
+//!     --header 'authorization: Bearer one' --other-header 'authorization: Bearer two' \
+//!     --operation 'POST /checkout_sessions {"items": ["tea", "cake"], "quantity": {n}}' \
+//!     --elsewhere 'POST /checkout_sessions/7 {"quantity": {n}}' \
+//!     --effects 'GET /orders' --effects-at /total
 //! ```
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | no row failed, but those named by `--allow` |
+//! | 1 | a row failed |
+//! | 2 | wrong arguments, or a server that does not answer the operation with 2xx: no row was tested |
 
 mod answer;
 mod base64;

@@ -31,7 +31,7 @@ pub enum Specification {
 
 impl Specification {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: &[Self] = &[
         Self::Draft,
         Self::StripeV1,
         Self::StripeV2,
@@ -136,8 +136,8 @@ pub struct UnknownSpecification(String);
 
 impl fmt::Display for UnknownSpecification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Specification::ALL.map(Specification::name).join(", ");
-        write!(f, "`{}` is none of {names}", self.0)
+        let names: Vec<_> = Specification::ALL.iter().map(|it| it.name()).collect();
+        write!(f, "`{}` is none of {}", self.0, names.join(", "))
     }
 }
 
@@ -147,7 +147,7 @@ impl FromStr for Specification {
     type Err = UnknownSpecification;
 
     fn from_str(name: &str) -> Result<Self, UnknownSpecification> {
-        let found = Self::ALL.into_iter().find(|it| it.name() == name);
+        let found = Self::ALL.iter().copied().find(|it| it.name() == name);
         found.ok_or_else(|| UnknownSpecification(name.to_owned()))
     }
 }

@@ -61,7 +61,7 @@ async fn table(specification: Specification, setup: &Setup) -> Report {
 async fn each_profile_meets_its_specification() {
     let mut page = INTRODUCTION.to_owned();
     let mut wrong = Vec::new();
-    for specification in Specification::ALL {
+    for &specification in Specification::ALL {
         let report = table(specification, &setup(specification)).await;
         for (row, finding) in report.rows() {
             let has_test = row.test() != "–";

@@ -208,8 +208,8 @@ plants! {
             replayed replayed_500 endpoint account"
         StripeV2: "post delete success one_effect compared running after_running kept account"
         Acp: "echo every_post too_long empty identity path required blank member_order null decimal array_order \
-            headers replay replay_of_4xx replayed replayed_4xx one_effect conflict in_flight retry_after retryable \
-            kept extensions"
+            headers replay replay_of_4xx update replayed replayed_4xx one_effect conflict in_flight retry_after \
+            retryable kept extensions"
         Ucp: "post put kept cached conflict conflict_code weak client operation recommended one_effect raw_blank \
             raw_order fail_closed running after_running"
         X402: "paid cached one_effect other_terms other_request required too_short too_long characters signed_anew \
@@ -258,7 +258,7 @@ plants! {
         Draft: "post patch unique retry one_effect reused composite suite_other_body suite_retries"
         StripeV1: "post saved one_effect compared kept replayed endpoint account"
         StripeV2: "post delete success one_effect compared kept account"
-        Acp: "every_post identity path blank member_order null decimal array_order headers replay replayed \
+        Acp: "every_post identity path blank member_order null decimal array_order headers replay update replayed \
             one_effect conflict kept extensions"
         Ucp: "post put kept cached conflict conflict_code client operation recommended one_effect raw_blank \
             raw_order"
@@ -314,8 +314,8 @@ plants! {
             replayed replayed_500 endpoint account"
         StripeV2: "post delete success one_effect compared running after_running kept account"
         Acp: "echo every_post too_long empty identity path required blank member_order null decimal array_order \
-            headers replay replay_of_4xx replayed replayed_4xx one_effect conflict in_flight retry_after retryable \
-            kept extensions"
+            headers replay replay_of_4xx update replayed replayed_4xx one_effect conflict in_flight retry_after \
+            retryable kept extensions"
         IcebergRest: "kept post delete one_effect replayed replayed_4xx one_uuid version_4 no_uuid other_request \
             other_operation running after_running error_of_key error_of_conflict"
     }
@@ -487,7 +487,7 @@ plants! {
         X402: "too_short too_long characters"
         IcebergRest: "one_uuid version_4 no_uuid error_of_key"
     }
-    "the case of a key counts" |setup| setup.set = |it| it.keys(KeyRules::default().max_chars(36).accept(|key| key.as_bytes().get(14) == Some(&b'7'))) => {
+    "the case of a key counts" |setup| setup.set = |it| it.keys(KeyRules::default().max_chars(36).accept(|key| key.len() == 36 && key.as_bytes()[14] == b'7')) => {
         IcebergRest: "one_uuid"
     }
     "keys in lower case" |setup| setup.around = |it| refusing(it, |it| key_line(it).iter().any(u8::is_ascii_uppercase)) => {

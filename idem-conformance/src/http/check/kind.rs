@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::super::answer::Answer;
-use super::super::finding::{Checked, Finding, need};
+use super::super::finding::{Checked, ELSEWHERE, Finding, need};
 use super::super::operation::Operation;
 use super::super::probe::Probe;
 
@@ -18,6 +18,8 @@ pub(in super::super) enum Kind {
     Invalid,
     /// 5xx.
     Failing,
+    /// 2xx, at another path.
+    Elsewhere,
 }
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
                 target.invalid.as_ref(),
                 "an operation that answers with 4xx before it is done (`invalid`)",
             ),
+            Self::Elsewhere => need(target.elsewhere.as_ref(), ELSEWHERE),
             Self::Failing => need(
                 target.failing.as_ref(),
                 "an operation that answers with 5xx (`failing`)",
@@ -43,7 +46,7 @@ impl Kind {
     /// Ends a test whose operation answers otherwise.
     pub(super) fn verify(self, operation: &Operation, answer: &Answer) -> Checked {
         let (is_so, what) = match self {
-            Self::Usual => (answer.is_success(), "2xx"),
+            Self::Usual | Self::Elsewhere => (answer.is_success(), "2xx"),
             Self::Rejected | Self::Invalid => (answer.status.is_client_error(), "4xx"),
             Self::Failing => (answer.status.is_server_error(), "5xx"),
         };
@@ -61,6 +64,7 @@ impl Kind {
             Self::Rejected => "a 4xx of the operation",
             Self::Invalid => "a 4xx of validation",
             Self::Failing => "a 5xx",
+            Self::Elsewhere => "a success at another path",
         }
     }
 }

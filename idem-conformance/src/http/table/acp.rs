@@ -12,7 +12,7 @@ use super::super::check::Check::{
     Accepts, AfterRunning, Conflicts, Echoes, Equal, Expires, Independent, Keeps, Marks, OneEffect,
     Protects, Refuses, Released, Repeats, Running, Unseen,
 };
-use super::super::check::Kind::{Failing, Rejected, Usual};
+use super::super::check::Kind::{Elsewhere, Failing, Rejected, Usual};
 use super::super::key::KeyCase;
 use super::super::refusal::Header::Seconds;
 use super::super::refusal::Member::{Is, Text};
@@ -60,6 +60,7 @@ rows! {
     "6.2" States "headers": "Headers do not count." => Equal(OtherHeader);
     "6.3" Must "replay": "A repeat gets the first response with its status." => Repeats(Usual);
     "6.3" Must "replay_of_4xx": "So does a repeat of a request that was refused by the endpoint." => Repeats(Rejected);
+    "6.3" States "update": "Endpoints that update a session do so as those that create one." => Repeats(Elsewhere);
     "6.3" Should "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
     "6.3" Should "replayed_4xx": "So has a replayed 4xx." => Marks(Rejected);
     "6.3" Must "one_effect": "Side effects are not repeated." => OneEffect;
