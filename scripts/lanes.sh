@@ -27,6 +27,7 @@ ordinary=(
     "layered"
     "http"
     "services"
+    "iceberg -kills::"
     "shapes"
     "history"
     "observed"

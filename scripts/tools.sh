@@ -32,7 +32,8 @@ step_tools() {
     need find_browser "" "chromium chromium-driver" \
         "Chromium with its driver, also by IDEM_CHROMIUM and IDEM_CHROMEDRIVER, both of one version" \
         "Fedora: dnf install chromium chromedriver; macOS: brew install --cask chromium chromedriver"
-    tools_payment_sdk
+    tools_python stripe 16.1.0 IDEM_STRIPE_PYTHON payment_sdk
+    tools_python pyiceberg 0.12.0 IDEM_PYICEBERG_PYTHON catalog_client
 }
 
 # Calls the function that finds a program and prints its version; installs packages if it is not there. Arguments: the
@@ -232,34 +233,34 @@ install() {
     fi
 }
 
-# The Python that has the SDK: the one that IDEM_STRIPE_PYTHON names, or that of an environment of its own,
-# which is made when it is not there (tests/support/harness/payment_sdk.rs).
-tools_payment_sdk() {
-    local wanted=16.1.0 python said
-    local place=target/servers/stripe-$wanted
-    python=${IDEM_STRIPE_PYTHON:-$place/bin/python}
+# The Python that has a package: the one that a variable names, or that of an environment of its own, which is made when
+# it is not there. Arguments: the package, its version, the variable, the client in tests/support/harness.
+tools_python() {
+    local package=$1 wanted=$2 variable=$3 client=$4 python said
+    local place=target/servers/$package-$wanted
+    python=${!variable:-$place/bin/python}
     # An environment goes with the Python that it was made by.
-    if [[ -z ${IDEM_STRIPE_PYTHON:-} && $(sdk_version "$python") != "$wanted" ]] && ! make_sdk "$place"; then
+    if [[ -z ${!variable:-} && $(version_in "$python" "$package") != "$wanted" ]] && ! make_environment "$place" "$client"; then
         echo "no $place, and it cannot be made here: that takes Python 3.10 or newer with venv"
         echo "and pip (Debian, Ubuntu: apt-get install python3-venv), and network"
-        echo "set IDEM_STRIPE_PYTHON to a python that has the package stripe $wanted"
+        echo "set $variable to a python that has the package $package $wanted"
         return 1
     fi
-    said=$(sdk_version "$python")
+    said=$(version_in "$python" "$package")
     if [[ $said != "$wanted" ]]; then
-        echo "$python (IDEM_STRIPE_PYTHON) has not the package stripe $wanted, but: ${said:-none}"
+        echo "$python ($variable) has not the package $package $wanted, but: ${said:-none}"
         return 1
     fi
-    echo "stripe $said for Python"
+    echo "$package $said for Python"
 }
 
-sdk_version() {
-    "$1" -I -c 'import stripe; print(stripe.VERSION)' 2>/dev/null || true
+version_in() {
+    "$1" -I -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$2" 2>/dev/null || true
 }
 
 # What is in it has hashes, as what fetch_server fetches.
-make_sdk() {
-    local place=$1 made code=0
+make_environment() {
+    local place=$1 client=$2 made code=0
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install python3-venv || return
     fi
@@ -270,7 +271,7 @@ make_sdk() {
     {
         python3 -m venv "$made/environment" &&
             "$made/environment/bin/python" -m pip --quiet --disable-pip-version-check install \
-                --require-hashes --only-binary=:all: --requirement tests/support/harness/payment_sdk.txt &&
+                --require-hashes --only-binary=:all: --requirement "tests/support/harness/$client.txt" &&
             rm -rf -- "$place" &&
             mv "$made/environment" "$place"
     } || code=$?

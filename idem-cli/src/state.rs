@@ -124,6 +124,10 @@ pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> (&'static str, Option
                 "reply to the caller by hand; `idem reset` runs the body again, and its effect happens again",
             ),
         ),
+        EntryState::Unknown if entry.is_streaming() => (
+            "the body streams its answer, or was cut off while it did: calls are refused until the end of the stream",
+            Some(FIND_STREAMED),
+        ),
         EntryState::Unknown => (
             "the effect may or may not have happened: calls are refused, or run the reconcile hook",
             or_of_step(FIND),
@@ -134,6 +138,9 @@ pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> (&'static str, Option
 
 const FIND: &str = "find out at the other party whether the effect happened; then `idem resolve --value …` if it did, \
     `idem resolve --error …` if it failed for good, `idem reset` if it did not and cannot happen any more";
+const FIND_STREAMED: &str = "wait for `max_run` of the operation from `written` on, when the stream has ended or was cut off; \
+    then, if it is still unknown, find out at the other party whether the effect happened; then `idem resolve` if it did, \
+    `idem reset` if it did not and cannot happen any more";
 const FIND_STEP: &str = "find out at the other party whether the step of unknown outcome happened; then `idem reset --done \
     STEP=JSON` with its value (`null` for none) if it did, `idem reset --not-done STEP` if it did not and cannot happen any \
     more, or give the whole call its answer: `idem resolve --value …`";

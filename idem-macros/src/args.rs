@@ -11,7 +11,7 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::token::Paren;
-use syn::{Error, Expr, Ident, Lifetime, LitBool, LitStr, Path, Result, Token};
+use syn::{Error, Expr, ExprClosure, Ident, Lifetime, LitBool, LitStr, Path, Result, Token};
 
 /// Names of all arguments, in the order of the manual.
 const NAMES: [&str; 25] = [
@@ -75,6 +75,8 @@ pub(crate) struct Args {
     pub(crate) scope: Option<Scope<Expr>>,
     /// `ttl`, `error_ttl`, `lease` and `max_run`.
     durations: Vec<(&'static str, DurationArg)>,
+    /// The closure of `ttl`.
+    pub(crate) ttl_of: Option<ExprClosure>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) on_running: Option<OnRunning<DurationArg>>,
     pub(crate) max_attempts: Option<Attempts>,
@@ -205,7 +207,12 @@ impl Args {
             "key" => self.key = Some(input.parse()?),
             "op" => self.op = Some(value::text(input, name)?),
             "scope" => self.scope = Some(Scope::parse(input)?),
-            "ttl" | "error_ttl" | "lease" | "max_run" => {
+            "ttl" => {
+                let (duration, ttl_of) = value::ttl(input, name)?;
+                self.durations.extend(duration.map(|it| (known, it)));
+                self.ttl_of = ttl_of;
+            }
+            "error_ttl" | "lease" | "max_run" => {
                 let duration = DurationArg::parse(input, name)?;
                 self.durations.push((known, duration));
             }

@@ -18,6 +18,7 @@ use crate::plan::{Compared, Label, Op, Plan};
 use crate::target::Target;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{Attribute, LitStr, Meta};
 
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -326,7 +327,27 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> <fn(&#error) -> #rt::Class>)
     });
     let value = value.map(|path| quote_spanned!(here=> (#path)));
-    quote_spanned!(here=> #rt::outcome::<#ty, #rt::#policy #generics>(#rt::#policy #value))
+    let policy = quote_spanned!(here=> #rt::#policy);
+    match &plan.ttl_of {
+        None => {
+            quote_spanned!(here=> #rt::outcome::<#ty, #policy #generics>(#policy #value))
+        }
+        Some(ttl) => {
+            // A life of another type is reported at the closure.
+            let rt = located(rt, ttl.span());
+            let outcome = quote_spanned! {at(ttl.span())=>
+                #rt::outcome_with::<#ty, #policy #generics, _, _>
+            };
+            // `ttl` takes no path of a function, which clippy would write in place of the closure.
+            quote_spanned! {here=>
+                {
+                    #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+                    let output = #outcome(#policy #value, #ttl);
+                    output
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

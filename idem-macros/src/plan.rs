@@ -30,7 +30,7 @@ use crate::runtime;
 use crate::target::Target;
 use crate::types;
 use proc_macro2::Span;
-use syn::{Expr, Ident, LitStr, Path, Type};
+use syn::{Expr, ExprClosure, Ident, LitStr, Path, Type};
 
 pub(crate) struct Plan {
     pub(crate) krate: Path,
@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) fingerprint: Option<Vec<Compared>>,
     pub(crate) settings: Settings,
     pub(crate) label: Option<Label>,
+    /// Chooses the life of a value.
+    pub(crate) ttl_of: Option<ExprClosure>,
     pub(crate) on_error: OnError,
     pub(crate) reconcile: Option<Hook>,
     /// The `finish` of `on_cancel = finish`: the body runs in a task of its own.
@@ -115,6 +117,7 @@ impl Plan {
             fingerprint: compared,
             settings,
             label: (args.label).and_then(|label| errors.ok(label::plan(label, function))),
+            ttl_of: args.ttl_of,
             on_error: args.on_error.unwrap_or(OnError::Classify),
             reconcile: hook,
             finish,

@@ -1,5 +1,6 @@
 //! What a call costs on SQL databases, beside the same statements by sqlx alone:
-//! `cargo bench -p idem-runtime --features mysql,postgres,sqlite --bench sql_load -- --help`.
+//! `cargo bench -p idem-runtime --features mysql,postgres,sqlite --bench sql_load -- --help`. With the feature
+//! `tokio-postgres` also by that client, its statements unnamed and named.
 
 #![allow(
     clippy::unwrap_used,
@@ -47,6 +48,7 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
     let engines = database
         .suits_idem()
         .then(|| [(); 3].map(|()| database.engine(&runtime, None)));
+    let others = database.engines_by_others(&runtime);
     for &value_bytes in &options.sizes {
         let mut suite = Suite::new(&runtime, options, store);
         suite.settling = database.youth();
@@ -63,6 +65,15 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
                     _ => shop,
                 };
                 suite.add(name, "idem", Customer::of(shop, kind));
+            }
+            for (client, engines) in &others {
+                let shops = engines.clone().map(|engine| Shop::new(engine, value_bytes));
+                for (shop, name, kind) in [
+                    (&shops[0], "first", Kind::First),
+                    (&shops[1], "replay", Kind::Replay),
+                ] {
+                    suite.add(name, client, Customer::of(shop, kind));
+                }
             }
             let (store, customer) = (database.store(&runtime), || Customer::of(shop, Kind::First));
             batches(&store, customer, |case, batch| {

@@ -36,6 +36,7 @@ pub use crate::record::FOREVER;
 
 use crate::call::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
+use crate::outcome::chosen_life::{IntoLife, LifeOf, OpenLife, TtlOf};
 
 /// A duration that was written as an expression. A function, so that another type is reported where it is written.
 #[must_use]
@@ -86,6 +87,18 @@ pub fn engine_of<H: HasEngine + ?Sized>(holder: &H) -> Engine {
 
 /// The only place at which the return type's bounds are asked for.
 #[must_use]
-pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, P> {
-    Output::new(on_error)
+pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, (P, OpenLife)> {
+    Output::new(on_error, OpenLife)
+}
+
+/// The same, with the closure of `ttl`, whose parameter has its type from here.
+#[must_use]
+pub fn outcome_with<O, P, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, O::Value>)>
+where
+    O: Outcome<P>,
+    R: IntoLife,
+    F: Fn(&O::Value) -> R,
+    TtlOf<F, O::Value>: LifeOf<O>,
+{
+    Output::new(on_error, TtlOf::new(ttl))
 }

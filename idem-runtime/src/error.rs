@@ -67,6 +67,9 @@ pub enum ErrorKind {
     Mismatch,
     /// A body ended, and it is not known whether its effect happened. How an operator settles it:
     /// [`guide::operator`](crate::guide::operator).
+    ///
+    /// Also while a response of the HTTP layer is streamed: then [`Error::is_retryable`], and the end of the stream makes
+    /// the outcome known.
     Unknown {
         /// Since when the outcome is unknown, to the accuracy of the local clock: when the body
         /// ended, or a reconcile hook last had no verdict.
@@ -239,8 +242,8 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// Whether a refusal of this kind needs an operator or another version of the code, because a repeat cannot succeed.
-    pub(crate) const fn needs_repair(&self) -> bool {
+    /// Whether a refusal of this kind needs an operator or another version of the code.
+    const fn needs_repair(&self) -> bool {
         matches!(
             self,
             Self::Unknown { .. }
@@ -352,18 +355,25 @@ impl Error {
     /// Whether the same call, made again later, can succeed without an intervention.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        let may_pass = matches!(
-            self.0.kind,
+        let may_pass = match self.0.kind {
+            // Its answer is being streamed.
+            ErrorKind::Unknown { .. } => self.0.retry_after.is_some(),
             ErrorKind::Running { .. }
-                | ErrorKind::StoreUnavailable
-                | ErrorKind::TransactionAborted
-                | ErrorKind::CommitUnknown
-                | ErrorKind::Unconfirmed
-                | ErrorKind::ShuttingDown
-                | ErrorKind::TooManyRunning
-                | ErrorKind::QuotaExceeded
-        );
+            | ErrorKind::StoreUnavailable
+            | ErrorKind::TransactionAborted
+            | ErrorKind::CommitUnknown
+            | ErrorKind::Unconfirmed
+            | ErrorKind::ShuttingDown
+            | ErrorKind::TooManyRunning
+            | ErrorKind::QuotaExceeded => true,
+            _ => false,
+        };
         may_pass && !self.0.permanent
+    }
+
+    /// Whether it needs an operator or another version of the code, because a repeat cannot succeed.
+    pub(crate) fn needs_repair(&self) -> bool {
+        self.0.kind.needs_repair() && !self.is_retryable()
     }
 
     /// Whether the body has ended with a business error, which could not be stored ([`ErrorKind::NotStored`]).

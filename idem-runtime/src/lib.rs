@@ -168,6 +168,11 @@ pub mod steps {
     pub use crate::call::{Hook, NoHook, StepHook, StepName};
 }
 
+#[doc(hidden)] // parameters and bounds of `CallBuilder`, which no user names
+pub mod life {
+    pub use crate::outcome::chosen_life::{ChosenLife, IntoLife, LifeOf, OpenLife, TtlOf};
+}
+
 /// What an [`Observer`] is given, and the observers of this crate: see [`guide::observing`].
 pub mod observe {
     pub use crate::env::call_end::{CallEnd, CallOutcome, CallResult};

@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::identity::fingerprint::Fingerprint;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::record::label::KeyLabel;
 use crate::record::transition::ClaimRequest;
 use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Owner, Record, State};
@@ -314,6 +315,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) tells_age: bool,
     /// The label of the call's key.
     pub(crate) label: Option<KeyLabel>,
+    /// The shortest life of an answer that chooses one.
+    least_life: Duration,
 }
 
 /// The bounds of a `ttl`: 1 second to 10 years.
@@ -378,6 +381,7 @@ impl EffectivePolicy {
             reconciles: false,
             tells_age: true,
             label: None,
+            least_life: TTL.0,
         })
     }
 
@@ -411,6 +415,7 @@ impl EffectivePolicy {
 
     /// Keeps every record of the call for at least this long.
     pub(crate) fn for_at_least(mut self, life: Duration) -> Self {
+        self.least_life = self.least_life.max(life);
         self.given.error_ttl = Some(self.error_ttl().max(life));
         self.given.ttl = Some(self.ttl().max(life));
         self
@@ -442,10 +447,18 @@ impl EffectivePolicy {
         self.reads_any_type() || record.header.types.reads(self.types, outcome)
     }
 
-    pub(crate) fn life_of(&self, outcome: OutcomeKind) -> Duration {
-        match outcome {
+    /// The life of an outcome. A stored answer may choose one, between the shortest and that of the policy; the trace of
+    /// a lost or unknown answer may not.
+    pub(crate) fn life_of(&self, outcome: OutcomeKind, chosen: ChosenLife) -> Duration {
+        let most = match outcome {
             OutcomeKind::Error => self.error_ttl(),
             _ => self.ttl(),
+        };
+        match (outcome, chosen) {
+            (OutcomeKind::Value | OutcomeKind::Error, ChosenLife::For(life)) if life < most => {
+                whole_millis(life.min(LONG)).max(self.least_life)
+            }
+            _ => most,
         }
     }
 
@@ -508,8 +521,12 @@ fn within(
             "`{name}` is {value:?}; it must be {least:?} to {most:?}"
         ));
     }
+    Ok(whole_millis(value))
+}
+
+fn whole_millis(value: Duration) -> Duration {
     let nanos = value.subsec_nanos();
-    Ok(Duration::new(value.as_secs(), nanos - nanos % 1_000_000))
+    Duration::new(value.as_secs(), nanos - nanos % 1_000_000)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Consumers whose handlers write through sea-orm.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use idem_runtime::Engine;
 use idem_runtime::store::Store;
 use idem_runtime::store::sql::{Backend, IntoSqlSource, SqlStore};
 use idem_tests::payment::Runs;
+use idem_tests::polls::{Dropped, dropped_after};
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, DatabaseTransaction,
@@ -35,6 +37,13 @@ fn options(url: &str) -> ConnectOptions {
 
 async fn connect(url: &str) -> DatabaseConnection {
     Database::connect(options(url)).await.unwrap()
+}
+
+async fn bills(db: &DatabaseConnection, id: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM bills WHERE id = '{id}'");
+    let query = Statement::from_string(db.get_database_backend(), sql);
+    let row = db.query_one_raw(query).await.unwrap().unwrap();
+    row.try_get_by_index(0).unwrap()
 }
 
 /// What a handler does after its row is written.
@@ -111,13 +120,6 @@ impl Shop {
         summary
     }
 
-    async fn bills(&self, id: &str) -> i64 {
-        let sql = format!("SELECT count(*) FROM bills WHERE id = '{id}'");
-        let query = Statement::from_string(self.db.get_database_backend(), sql);
-        let row = self.db.query_one_raw(query).await.unwrap().unwrap();
-        row.try_get_by_index(0).unwrap()
-    }
-
     /// Each end of a handler: the rows, the messages that are acknowledged and that are dead, and the bodies.
     async fn each_end(&self, is_tried: impl Fn(End) -> bool) {
         let goes_on = matches!(
@@ -142,7 +144,7 @@ impl Shop {
             let before = self.bodies.count();
             let summary = self.run(id, end).await;
             let found = (
-                self.bills(id).await,
+                bills(&self.db, id).await,
                 summary.dead_letters,
                 self.bodies.count() - before,
             );
@@ -211,7 +213,7 @@ async fn a_lost_reply_to_a_commit_runs_no_second_handler() {
     assert_eq!((summary.acknowledged, summary.dead_letters), (1, 0));
     assert_eq!(proxy.stats().dropped_replies, 1);
     shop.db = direct;
-    assert_eq!((shop.bills("m-1").await, shop.bodies.count()), (1, 1));
+    assert_eq!((bills(&shop.db, "m-1").await, shop.bodies.count()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -276,4 +278,44 @@ async fn a_commit_that_is_a_rollback_is_none() {
     let query = Statement::from_string(db.get_database_backend(), "SELECT count(*) FROM bills");
     let row = db.query_one_raw(query).await.unwrap().unwrap();
     assert_eq!(row.try_get_by_index::<i64>(0).unwrap(), 1);
+}
+
+/// After an acquire that was dropped, the only connection of the pool commits each write of its next user. Not on SQLite,
+/// where sqlx rolls a `BEGIN` back whose future was dropped.
+async fn assert_no_transaction_is_left(server: SocketAddr, url: &str) {
+    let proxy = TcpProxy::start(server);
+    let through = url.replace(&server.to_string(), &proxy.addr().to_string());
+    let (db, direct) = (connect(&through).await, connect(url).await);
+    let table = "CREATE TABLE bills (id VARCHAR(100) PRIMARY KEY)";
+    db.execute_unprepared(table).await.unwrap();
+    // No reply is received within the poll that has sent the message.
+    proxy.delay(Duration::from_millis(20));
+    for dropped in [Dropped::AtOnce, Dropped::Woken] {
+        for polls in 0.. {
+            let tx = dropped_after(polls, dropped, TxPool::acquire(&db)).await;
+            let is_acquired = tx.map(Result::unwrap).is_some();
+            // A task that acquires takes the connection first.
+            tokio::task::yield_now().await;
+            let id = format!("{dropped:?} after {polls} polls");
+            let write = format!("INSERT INTO bills VALUES ('{id}')");
+            db.execute_unprepared(&write).await.unwrap();
+            assert_eq!(bills(&direct, &id).await, 1, "{id}");
+            if is_acquired {
+                assert!(polls > 1, "no acquire was dropped");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_no_transaction_on_postgres() {
+    let server = PostgresServer::start();
+    assert_no_transaction_is_left(server.addr(), &server.url()).await;
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_no_transaction_on_mariadb() {
+    let server = MariaDbServer::start();
+    assert_no_transaction_is_left(server.addr(), &server.url()).await;
 }

@@ -122,10 +122,14 @@ fn databases() -> Vec<Place> {
         PostgresStore::builder(url)
     });
     // Another client of the same database.
-    let tokio_postgres = database(("tokio_postgres", false), PostgresServer::start, |url| {
-        let config: tokio_postgres::Config = url.parse().expect("a URL");
-        PostgresStore::builder(config)
-    });
+    let tokio_postgres = |name, named| {
+        database((name, false), PostgresServer::start, move |url| {
+            let config: tokio_postgres::Config = url.parse().expect("a URL");
+            PostgresStore::builder(config).named_statements(named)
+        })
+    };
+    let tokio_postgres_unnamed = tokio_postgres("tokio_postgres", false);
+    let tokio_postgres_named = tokio_postgres("tokio_postgres_named", true);
     let diesel_postgres = database(("diesel_postgres", false), PostgresServer::start, |url| {
         let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
         let pool = deadpool::Pool::builder(manager).build().expect("a pool");
@@ -151,7 +155,8 @@ fn databases() -> Vec<Place> {
     vec![
         sqlite,
         postgres,
-        tokio_postgres,
+        tokio_postgres_unnamed,
+        tokio_postgres_named,
         mariadb,
         mysql_async_changed,
         mysql_async_found,

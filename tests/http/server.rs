@@ -88,6 +88,16 @@ impl Client {
         let _ = patiently("bytes are written", self.0.write_all(bytes)).await;
     }
 
+    /// What comes until this is a part of it.
+    pub(crate) async fn until(&mut self, part: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while !bytes.windows(part.len()).any(|there| there == part) {
+            let more = patiently("more bytes", self.0.read_buf(&mut bytes)).await;
+            assert!(more.unwrap() > 0, "it ends: {}", bytes.escape_ascii());
+        }
+        bytes
+    }
+
     /// All that comes until the end of the connection, which is to be one answer.
     pub(crate) async fn answer(self) -> Answer {
         let bytes = self.rest().await;

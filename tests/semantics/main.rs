@@ -6,6 +6,7 @@
 mod answers;
 mod attempts;
 mod cancellation;
+mod chosen_lives;
 mod context;
 mod cooperative_yield;
 mod delayed_storing;

@@ -11,7 +11,7 @@ use crate::prelude::*;
 on_every_store! {
     a_token_is_a_key_of_its_own, an_expired_token_starts_nothing, an_expired_token_gets_the_answer,
     an_expired_token_waits_for_a_running_order, an_expired_token_of_an_abandoned_order_is_unknown,
-    an_expired_token_is_looked_for_under_its_former_name,
+    an_expired_token_is_looked_for_under_its_former_name, an_answer_does_not_choose_to_free_its_token,
 }
 
 const LIFE: Duration = Duration::from_mins(5);
@@ -66,6 +66,17 @@ fn assert_expired(answer: Answer) {
     let error = refusal(answer);
     assert_eq!(*error.kind(), ErrorKind::TokenExpired, "{error}");
     assert!(!error.is_retryable());
+}
+
+async fn an_answer_does_not_choose_to_free_its_token(fixture: Fixture) {
+    let fixture = issuing(fixture);
+    let token = issued(&fixture);
+    let short = |_: &Receipt| Duration::from_secs(1);
+    let call = order(&fixture.engine, &token).ttl_of(short);
+    let answer: Answer = call.run(|_| async { receipt(1) }).await;
+    assert_eq!(answer, receipt(1));
+    fixture.pass_in_store(LIFE.saturating_sub(Duration::from_secs(1)));
+    assert_eq!(answered(order(&fixture.far, &token)).await, receipt(1));
 }
 
 async fn an_expired_token_starts_nothing(fixture: Fixture) {

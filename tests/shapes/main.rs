@@ -8,6 +8,7 @@
 
 mod arguments;
 mod attributes;
+mod chosen_lives;
 mod classes;
 mod endings;
 mod entries;

@@ -22,6 +22,7 @@ pub mod lines;
 mod memory;
 pub mod orders;
 pub mod payment;
+pub mod polls;
 mod redis;
 pub mod secret;
 pub mod seeded;

@@ -7,7 +7,10 @@ use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result, Token, UnOp};
+use syn::spanned::Spanned;
+use syn::{
+    Error, Expr, ExprClosure, ExprLit, Ident, Lit, LitInt, LitStr, Path, Result, Token, UnOp,
+};
 
 pub(crate) enum Fingerprint {
     /// `fingerprint = none`, with the span of `none`.
@@ -95,7 +98,27 @@ impl Scope<Expr> {
 
 impl DurationArg {
     pub(super) fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
-        let expr = ungrouped(input.parse()?);
+        Self::of(ungrouped(input.parse()?), name)
+    }
+
+    fn of(expr: Expr, name: &Ident) -> Result<Self> {
+        match peeled(&expr) {
+            Expr::Closure(closure) => {
+                let message = match name.to_string().as_str() {
+                    "ttl" => "the maximum is a duration: `ttl = (\"7d\", |answer| ..)`".to_owned(),
+                    "error_ttl" => {
+                        "only a value chooses its life: `ttl = |answer| ..`; `error_ttl` takes a duration".to_owned()
+                    }
+                    _ => format!("`{name}` takes a duration; only `ttl` takes a closure"),
+                };
+                return Err(Error::new(closure.span(), message));
+            }
+            Expr::Tuple(tuple) => {
+                let message = format!("`{name}` takes one duration, such as \"30s\"");
+                return Err(Error::new(tuple.span(), message));
+            }
+            _ => {}
+        }
         if is_number(&expr) {
             let message = match unquoted(&expr) {
                 Some(text) => format!("a duration is a string literal; write \"{text}\""),
@@ -118,6 +141,50 @@ impl DurationArg {
             other => Self::Expr(other),
         })
     }
+}
+
+/// Parses the value of `ttl`: a duration, a closure that takes the answer, or a pair of both.
+pub(super) fn ttl(
+    input: ParseStream<'_>,
+    name: &Ident,
+) -> Result<(Option<DurationArg>, Option<ExprClosure>)> {
+    let value = ungrouped(input.parse()?);
+    match peeled(&value) {
+        Expr::Closure(closure) => Ok((None, Some(of_answer(closure)?))),
+        Expr::Tuple(pair) => {
+            let mut elements = pair.elems.iter();
+            let (most, closure, more) = (elements.next(), elements.next(), elements.next());
+            let (Some(most), Some(Expr::Closure(closure)), None) =
+                (most, closure.map(peeled), more)
+            else {
+                let usage = "a pair is the maximum and the closure: `ttl = (\"7d\", |answer| ..)`";
+                return Err(Error::new(pair.span(), usage));
+            };
+            let most = DurationArg::of(ungrouped(most.clone()), name)?;
+            Ok((Some(most), Some(of_answer(closure)?)))
+        }
+        _ => Ok((Some(DurationArg::of(value, name)?), None)),
+    }
+}
+
+/// Checks that the closure takes one argument.
+fn of_answer(closure: &ExprClosure) -> Result<ExprClosure> {
+    let (span, message) = match (&closure.asyncness, closure.inputs.len()) {
+        (Some(asyncness), _) => (
+            asyncness.span,
+            "the closure of `ttl` cannot wait; remove `async`",
+        ),
+        (None, 1) => return Ok(closure.clone()),
+        (None, 0) => (
+            closure.span(),
+            "the closure of `ttl` takes the answer: `ttl = |answer| ..`",
+        ),
+        (None, _) => (
+            closure.inputs[1].span(),
+            "the closure of `ttl` takes the answer alone, as a reference to the value in `Ok`: `ttl = |answer| ..`",
+        ),
+    };
+    Err(Error::new(span, message))
 }
 
 fn is_number(expr: &Expr) -> bool {

@@ -48,6 +48,9 @@ golden! {
            on_lease_lost = continue, on_unconfirmed = within_lease, on_outage = fail, on_other_type = accept,
            max_attempts = 7, count_errors = true, reconcile = bank.find(order), label = "order {order:>8}""#,
         "async fn pay(order: u64) -> Result<u64, PayError> { Ok(order) }";
+    chosen_life:
+        r#"op = "quotes.ask", key = pair, on_error = judge, ttl = ("7d", |quote| quote.valid_for)"#,
+        "async fn ask(pair: Pair) -> Result<Quote, QuoteError> { rates(pair).await }";
     finished_and_reconciled:
         r#"op = "payments.pay", on_cancel = finish, max_attempts = unlimited, reconcile = Self::find"#,
         "fn pay<'async_trait>(self: Arc<Self>, id: u64, note: &'static str)

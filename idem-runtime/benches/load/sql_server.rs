@@ -94,6 +94,30 @@ impl Database {
         })
     }
 
+    /// Engines on connections of other clients, each with the name of its client, and another engine for replays.
+    #[cfg(feature = "tokio-postgres")]
+    pub(crate) fn engines_by_others(&self, runtime: &Runtime) -> Vec<(&'static str, [Engine; 2])> {
+        let Self::Postgres(server) = self else {
+            return Vec::new();
+        };
+        let config: tokio_postgres::Config = server.url().parse().unwrap();
+        let engine = |named| {
+            let store = PostgresStore::builder(config.clone()).named_statements(named);
+            Engine::new(runtime.block_on(async { migrated(store.connect().await).await }))
+        };
+        [
+            ("idem_tokio_postgres", false),
+            ("idem_tokio_postgres_named", true),
+        ]
+        .map(|(client, named)| (client, [(); 2].map(|()| engine(named))))
+        .into()
+    }
+
+    #[cfg(not(feature = "tokio-postgres"))]
+    pub(crate) fn engines_by_others(&self, _: &Runtime) -> Vec<(&'static str, [Engine; 2])> {
+        Vec::new()
+    }
+
     /// Adds the statements of sqlx alone as these cases, by these names.
     pub(crate) fn add_raw(
         &self,

@@ -33,7 +33,7 @@ pub(crate) fn answer(
     let refuse = |kind| Err(Error::new(kind, operation.clone()));
     let no_answer = |record: &Record| {
         let now = core.clock.calendar();
-        Err(unanswered(operation, record, left, now))
+        Err(unanswered(operation, record, left, now, policy.max_run()))
     };
     let age = record.header.age(left);
     if record.header.is_unknown(left) {

@@ -449,6 +449,7 @@ impl ThreadState {
             }
             // The reply is about a claim that was granted anew since.
             Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
+            Ok(Ok(RenewReply::Lost)) if lease.slot.is_unclaimed() => return,
             Ok(Ok(RenewReply::Lost)) => {
                 return lost(TAKEN);
             }

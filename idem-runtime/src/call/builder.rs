@@ -24,6 +24,7 @@ use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
+use crate::outcome::chosen_life::{IntoLife, LifeOf, OpenLife, TtlOf};
 use crate::outcome::on_error::Classified;
 use crate::outcome::reconciled::IntoReconciled;
 use crate::outcome::{Outcome, Output};
@@ -35,9 +36,10 @@ use crate::policy::{
 /// A call under construction: see [`Engine::operation`].
 #[derive(Debug)]
 #[must_use = "a call does nothing until it is run"]
-pub struct CallBuilder<P = Classified> {
+pub struct CallBuilder<P = Classified, L = OpenLife> {
     call: Call,
     on_error: P,
+    life: L,
 }
 
 impl Engine {
@@ -61,11 +63,12 @@ impl Engine {
         CallBuilder {
             call,
             on_error: Classified,
+            life: OpenLife,
         }
     }
 }
 
-impl<P> CallBuilder<P> {
+impl<P, L> CallBuilder<P, L> {
     /// Sets the owner of the key: tenant, credential, user. Answers are not shared between scopes. Given before the
     /// key.
     pub fn scope<K: ToKey + ?Sized>(mut self, scope: &K) -> Self {
@@ -136,7 +139,7 @@ impl<P> CallBuilder<P> {
     /// assert_eq!(entry.label().as_deref(), Some("order …4711"));
     /// # Ok::<_, Error>(()) }).unwrap();
     /// ```
-    pub fn label<L: fmt::Display + ?Sized>(mut self, label: &L) -> Self {
+    pub fn label<D: fmt::Display + ?Sized>(mut self, label: &D) -> Self {
         self.call.label(label);
         self
     }
@@ -149,10 +152,64 @@ impl<P> CallBuilder<P> {
     /// [`Keep`](crate::on_error::Keep): every error is kept as an answer (`on_error = keep`).
     /// [`Unknown`](crate::on_error::Unknown): after any error the outcome is unknown (`on_error = unknown`).
     /// [`By`](crate::on_error::By): a function of the error decides (`on_error = path`).
-    pub fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
+    pub fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q, L> {
         CallBuilder {
             call: self.call,
             on_error,
+            life: self.life,
+        }
+    }
+
+    /// Lets each value choose its life: a quote as long as it is valid, a decline for a minute.
+    ///
+    /// The closure is called once, with the value that the body has returned, before it is stored. It returns a
+    /// `Duration` or an `Option` of it; `None`: the [`ttl`](Self::ttl). That is also the most that it can choose, and
+    /// 1 s the least: a zero is a second. Errors have their [`error_ttl`](Self::error_ttl); a value that could
+    /// not be stored, and an unknown outcome, have the `ttl`.
+    ///
+    /// **After a shorter life a repeat runs the body again so much sooner**, because nothing remains of the first call.
+    ///
+    /// It must not block. A panic of it does not lose the answer, whose effect has happened: the answer is kept for the
+    /// `ttl`, and the observer gets a [`Warning`](crate::observe::EventKind::Warning). The record of a
+    /// [one-time token](macro@crate::idempotent#one-time-tokens-key--token) lives as long as its token in any case.
+    /// [`begin`](CallBuilder::begin) has no body: [`Claim::complete_for`](crate::claim::Claim::complete_for) takes the life.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::clock::ManualClock;
+    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Quote {
+    ///     cents: u64,
+    ///     valid_secs: u64,
+    /// }
+    ///
+    /// let clock = Arc::new(ManualClock::new());
+    /// let store = MemoryStore::builder().clock(clock.clone()).build();
+    /// let engine = Engine::builder(store).clock(clock.clone()).build();
+    /// let ask = async |cents| {
+    ///     let call = engine.operation("quotes.ask").key("EUR/USD");
+    ///     let call = call.ttl_of(|quote: &Quote| Duration::from_secs(quote.valid_secs));
+    ///     call.run(|_| async move { Ok::<_, Error>(Quote { cents, valid_secs: 30 }) }).await
+    /// };
+    /// assert_eq!(ask(108).await?.cents, 108);
+    /// clock.advance(Duration::from_secs(29));
+    /// assert_eq!(ask(109).await?.cents, 108);
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(ask(110).await?.cents, 110);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn ttl_of<T, R, F>(self, choose: F) -> CallBuilder<P, TtlOf<F, T>>
+    where
+        F: Fn(&T) -> R,
+        R: IntoLife,
+    {
+        CallBuilder {
+            call: self.call,
+            on_error: self.on_error,
+            life: TtlOf::new(choose),
         }
     }
 
@@ -174,6 +231,7 @@ impl<P> CallBuilder<P> {
     pub async fn run<O, B, F>(self, body: B) -> O
     where
         O: Outcome<P>,
+        L: LifeOf<O>,
         B: FnOnce(Context) -> F,
         F: Future<Output = O>,
     {
@@ -206,6 +264,7 @@ impl<P> CallBuilder<P> {
     where
         O: Outcome<P> + Send + 'static,
         P: Send + Sync + 'static,
+        L: LifeOf<O> + Send + Sync + 'static,
         B: FnOnce(Context) -> F + Send + 'static,
         F: Future<Output = O> + Send + 'static,
     {
@@ -263,6 +322,7 @@ impl<P> CallBuilder<P> {
     pub async fn run_reconciled<T, E, H, G, R, B, F>(self, hook: H, body: B) -> Result<T, E>
     where
         Result<T, E>: Outcome<P>,
+        L: LifeOf<Result<T, E>>,
         H: FnOnce(Context) -> G,
         G: Future<Output = R>,
         R: IntoReconciled<T>,
@@ -287,15 +347,18 @@ impl<P> CallBuilder<P> {
 
     /// The call inside a transaction: see [`CallInTx`](crate::CallInTx).
     #[cfg(feature = "_sql")]
-    pub fn in_tx<T>(self, tx: &mut T) -> CallInTx<'_, T, P>
+    pub fn in_tx<T>(self, tx: &mut T) -> CallInTx<'_, T, P, L>
     where
         T: crate::store::sql::SqlTransaction + ?Sized,
     {
-        CallInTx::new(self.call, self.on_error, tx)
+        CallInTx::new(self.call, (self.on_error, self.life), tx)
     }
 
-    pub(super) fn into_call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
-        (self.call, Output::new(self.on_error))
+    pub(super) fn into_call<O: Outcome<P>>(self) -> (Call, Output<O, (P, L)>)
+    where
+        L: LifeOf<O>,
+    {
+        (self.call, Output::new(self.on_error, self.life))
     }
 
     /// The digest that names the record of this call, as events and listings have it.
@@ -329,7 +392,9 @@ impl<P> CallBuilder<P> {
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
         entry(self.call).await
     }
+}
 
+impl<P> CallBuilder<P> {
     /// Claims the key and leaves body and completion to the caller.
     ///
     /// # Errors

@@ -226,6 +226,8 @@ debug_fields!(CallWatch {});
 pub(crate) fn result_of(encoded: &Encoded) -> CallResult {
     match encoded {
         Encoded::Release(_) => CallResult::Released,
+        // The body has done its work.
+        Encoded::Store(answer) if answer.is_later() => CallResult::Value,
         Encoded::Store(answer) => answer.outcome.into(),
     }
 }

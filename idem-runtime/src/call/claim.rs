@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::call_watch::{CallTimes, CallWatch, result_of};
 use crate::call::context::{Context, bind_outer};
@@ -17,6 +18,7 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::identity::operation::Operation;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
@@ -223,13 +225,42 @@ impl Claim {
     /// # Cancel safety
     ///
     /// A completion that has begun continues in the background when this is dropped.
-    pub async fn complete<T: Replay>(mut self, mut value: T) -> Result<Completion<T>, Error> {
+    pub async fn complete<T: Replay>(self, value: T) -> Result<Completion<T>, Error> {
+        self.complete_with(value, ChosenLife::Open).await
+    }
+
+    /// As [`complete`](Self::complete), but stores the value for this life.
+    ///
+    /// At least 1 s, and at most the [`ttl`](crate::CallBuilder::ttl) of the call: what
+    /// [`CallBuilder::ttl_of`](crate::CallBuilder::ttl_of) is to a body.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`complete`](Self::complete).
+    pub async fn complete_for<T: Replay>(
+        self,
+        value: T,
+        ttl: Duration,
+    ) -> Result<Completion<T>, Error> {
+        self.complete_with(value, ChosenLife::For(ttl)).await
+    }
+
+    async fn complete_with<T: Replay>(
+        mut self,
+        mut value: T,
+        life: ChosenLife,
+    ) -> Result<Completion<T>, Error> {
         let core = Arc::clone(&self.held().core);
         let key = self.lease().key.clone();
         let operation = key.operation();
         // Held until the answer is stored.
         let _run_permit = self.take_run_permit();
-        let encoded = Encoded::value(&mut value, &core.format);
+        let mut encoded = Encoded::value(&mut value, &core.format);
+        encoded.choose_life(life);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.into_held().settle(encoded).await });

@@ -7,6 +7,7 @@ use std::pin::pin;
 use super::description::Call;
 use super::within::{InTx, begin_in_tx};
 use crate::call::context::Context;
+use crate::outcome::chosen_life::{LifeOf, OpenLife};
 use crate::outcome::{Outcome, Output};
 use crate::store::sql::{SqlSession, SqlTransaction};
 
@@ -90,17 +91,23 @@ use crate::store::sql::{SqlSession, SqlTransaction};
 /// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[must_use = "a call does nothing until it is run"]
-pub struct CallInTx<'t, T: ?Sized, P> {
+pub struct CallInTx<'t, T: ?Sized, P, L = OpenLife> {
     call: Call,
     on_error: P,
+    life: L,
     tx: &'t mut T,
 }
 
-debug_fields!([T: ?Sized, P: fmt::Debug] CallInTx<'_, T, P> { call, on_error });
+debug_fields!([T: ?Sized, P: fmt::Debug, L] CallInTx<'_, T, P, L> { call, on_error });
 
-impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
-    pub(super) fn new(call: Call, on_error: P, tx: &'t mut T) -> Self {
-        Self { call, on_error, tx }
+impl<'t, T: SqlTransaction + ?Sized, P, L> CallInTx<'t, T, P, L> {
+    pub(super) fn new(call: Call, (on_error, life): (P, L), tx: &'t mut T) -> Self {
+        Self {
+            call,
+            on_error,
+            life,
+            tx,
+        }
     }
 
     /// Replays the stored answer, or runs the body in the transaction.
@@ -128,9 +135,10 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     pub async fn run<V, E, B>(self, body: B) -> Result<V, E>
     where
         Result<V, E>: Outcome<P>,
+        L: LifeOf<Result<V, E>>,
         B: AsyncFnOnce(&mut T, Context) -> Result<V, E>,
     {
-        let output = Output::new(self.on_error);
+        let output = Output::new(self.on_error, self.life);
         match begin_in_tx(self.call, output, self.tx).await {
             InTx::Answered(answer) => answer,
             InTx::Run(mut run) => {

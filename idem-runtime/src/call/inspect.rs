@@ -22,6 +22,7 @@ use crate::policy::EffectivePolicy;
 use crate::record::journal::StepDigest;
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
+use crate::record::unknown_cause::Cause;
 use crate::record::{
     AnswerTypes, Attempt, AttemptEnd, Fence, Header, HistoryEvent, Journal, JournalKind,
     OperatorAct, OperatorVerb, OutcomeKind, Owner, Process, Record, State,
@@ -300,6 +301,18 @@ impl Entry {
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.record.header.fence
+    }
+
+    /// Whether the body streamed its answer when the record was written: it still does, or was cut off.
+    ///
+    /// The outcome is [unknown](EntryState::Unknown) until the end of the stream, which is at most `max_run` away.
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        let unknown = |schema| State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema,
+        };
+        self.record.header.state == unknown(Cause::Streaming.code())
     }
 
     /// Whether an operator wrote the record: it is resolved or reset, and no attempt has changed it since.
@@ -679,6 +692,8 @@ impl Entry {
             schema,
             mut record,
             lost,
+            life,
+            ..
         } = sealed;
         if let Some(lost) = lost {
             return Err(self.error(ErrorKind::NotStored).detail(lost.to_string()));
@@ -702,7 +717,7 @@ impl Entry {
         };
         let seen = self.journal().await?;
         let attempts = self.changed(&seen.attempts(), verb);
-        let retain = self.policy.life_of(outcome);
+        let retain = self.policy.life_of(outcome, life);
         let header = Header {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)

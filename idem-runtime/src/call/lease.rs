@@ -16,7 +16,7 @@ use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
-use crate::policy::EffectivePolicy;
+use crate::policy::{EffectivePolicy, LONG};
 use crate::record::transition::{AppendReply, ClaimRequest, RenewReply};
 use crate::record::{Header, Journal, Unreadable};
 use crate::store::{Store, StoreError, StoreFuture};
@@ -76,6 +76,9 @@ pub(crate) struct RenewalSlot {
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
     /// find the same and report it.
     body_ended: AtomicBool,
+    /// The record says that the outcome is unknown, or is about to, until the answer is complete. A renewal that finds no
+    /// claim is no loss.
+    unclaimed: AtomicBool,
 }
 
 /// The lease is being renewed right now, or is lost.
@@ -90,6 +93,7 @@ impl Default for RenewalSlot {
             due: AtomicU64::default(),
             id: AtomicU64::default(),
             body_ended: AtomicBool::default(),
+            unclaimed: AtomicBool::default(),
         }
     }
 }
@@ -97,6 +101,10 @@ impl Default for RenewalSlot {
 impl RenewalSlot {
     pub(crate) fn body_has_ended(&self) -> bool {
         self.body_ended.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_unclaimed(&self) -> bool {
+        self.unclaimed.load(Ordering::Acquire)
     }
 }
 
@@ -163,6 +171,18 @@ impl Lease {
     pub(crate) fn mark_body_ended(&self) {
         // Set before the completion is sent, and so before its effect can be observed.
         self.slot.body_ended.store(true, Ordering::Release);
+    }
+
+    /// Marks the claim as one that the record may cease to have: its outcome becomes unknown until the answer is complete.
+    pub(crate) fn mark_unclaimed(&self) {
+        // Set before the unknown outcome is sent, and so before a renewal can find it.
+        self.slot.unclaimed.store(true, Ordering::Release);
+    }
+
+    /// Extends the lease without a claim: while the outcome is unknown, no other attempt is granted the key.
+    pub(crate) fn extend_unclaimed(&self) {
+        let ends = micros(self.clock.now() + LONG);
+        self.ends.fetch_max(ends, Ordering::AcqRel);
     }
 
     /// Notifies the waiting calls of this process that the body runs here.

@@ -9,7 +9,8 @@
 //!    another process.
 //! 5. `claim`: a granted claim; `lease`, which `background_thread` renews; `context`: what its body sees; `reconcile`: the
 //!    hook before the body; `steps`, `step_log`: its steps, and `step`: the same for users.
-//! 6. `settlement`: completes or releases the claim, and finds the answer that counts where another attempt has the key.
+//! 6. `settlement`: completes or releases the claim, and finds the answer that counts where another attempt has the key;
+//!    `streaming`: the same for an answer that is complete later.
 //!
 //! Beside that way: `answer` and `refusal`, a reply of the store as the answer or the error of a call; `core`, the state of
 //! an engine, and `engine`, its handle; `outage`, `run_limit`, `call_watch`; for operators `inspect` and `entries`.
@@ -50,6 +51,7 @@ mod step;
 mod step_in_tx;
 pub(crate) mod step_log;
 pub(crate) mod steps;
+mod streaming;
 #[cfg(feature = "_sql")]
 mod within;
 #[cfg(not(feature = "_sql"))]

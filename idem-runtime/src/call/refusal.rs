@@ -39,12 +39,17 @@ pub(crate) fn other_type(operation: &Operation) -> Error {
     )
 }
 
-/// The error of a finished record without an answer, `left` before its end and at `now` by the calendar.
+/// Retry delay of a call whose answer is being streamed.
+const STREAMING: Duration = Duration::from_secs(2);
+
+/// The error of a finished record without an answer, `left` before its end and at `now` by the calendar. A stream is
+/// recorded for `max_run` at most.
 pub(crate) fn unanswered(
     operation: &Operation,
     record: &Record,
     left: Duration,
     now: SystemTime,
+    max_run: Duration,
 ) -> Error {
     let header = &record.header;
     if !header.is_unknown(left) {
@@ -55,7 +60,10 @@ pub(crate) fn unanswered(
         State::Done { schema, .. } => Cause::of(schema),
         _ => Some(Cause::Undecided),
     };
-    unknown(operation, header.attempts, cause, (now, header.age(left)))
+    let age = header.age(left);
+    let may_stream = cause == Some(Cause::Streaming) && age < max_run;
+    unknown(operation, header.attempts, cause, (now, age))
+        .worth_repeating(may_stream.then_some(STREAMING))
 }
 
 /// The error of an unknown outcome of this age.

@@ -407,7 +407,7 @@ impl Drive {
 
     /// The stage after a body that has ended and was dropped.
     fn after_body(
-        &self,
+        &mut self,
         running: RunningBody,
         end: RunEnd,
         output: &mut dyn AnyOutput,
@@ -435,12 +435,20 @@ impl Drive {
         let (settling, own) = match end {
             RunEnd::Output => {
                 output.set_provenance(claim.answer_source(), claim.attempt(), Duration::ZERO);
-                let encoded = output.write(&engine.core.format);
+                let mut encoded = output.write(&engine.core.format);
+                let result = result_of(&encoded);
                 body_ended(match claim.answer_source() {
-                    AnswerSource::Executed => CallOutcome::Executed(result_of(&encoded)),
-                    _ => CallOutcome::Reconciled(result_of(&encoded)),
+                    AnswerSource::Executed => CallOutcome::Executed(result),
+                    _ => CallOutcome::Reconciled(result),
                 });
-                (claim.into_held().settle(encoded), true)
+                let settling = match encoded.take_later() {
+                    None => claim.into_held().settle(encoded),
+                    Some(later) => {
+                        let run_permit = self.run_permit.take();
+                        claim.into_held().settle_later(later, run_permit)
+                    }
+                };
+                (settling, true)
             }
             RunEnd::Panic(panic) => {
                 body_ended(CallOutcome::Panicked);

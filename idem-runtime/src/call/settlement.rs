@@ -31,6 +31,7 @@ use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
 use crate::outcome::AnyOutput;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
@@ -75,14 +76,22 @@ const TAKEN: &str = "the record was lost, and a call with other arguments has th
 #[derive(Clone)]
 pub(crate) enum Ending {
     Complete {
-        outcome: OutcomeKind,
-        record: Bytes,
+        finished: Finished,
         /// Whether it is sent again while another attempt holds the claim. A business error is not: the other attempt
         /// may end differently.
         is_retried_when_overtaken: bool,
     },
     /// With its end, if that is recorded.
     Release(Remains, Option<AttemptEnd>),
+}
+
+/// A finished record, as it is sent.
+#[derive(Clone)]
+pub(crate) struct Finished {
+    outcome: OutcomeKind,
+    /// How long the store keeps it.
+    life: Duration,
+    record: Bytes,
 }
 
 impl Ending {
@@ -98,7 +107,7 @@ impl Ending {
 
     /// Whether the caller gets an answer that other callers are to get as well.
     fn is_answer(&self) -> bool {
-        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Unknown)
+        matches!(self, Self::Complete { finished, .. } if finished.outcome != OutcomeKind::Unknown)
     }
 }
 
@@ -109,7 +118,7 @@ impl HeldClaim {
         Self { core, lease }
     }
 
-    fn policy(&self) -> &EffectivePolicy {
+    pub(super) fn policy(&self) -> &EffectivePolicy {
         &self.lease.policy
     }
 
@@ -136,6 +145,10 @@ impl HeldClaim {
                 if let Some(lost) = answer.lost {
                     let reason = &lost.to_string();
                     self.emit(EventKind::Unsaved { reason });
+                }
+                if answer.life == ChosenLife::Panicked {
+                    let message = ChosenLife::PANICKED;
+                    self.emit(EventKind::Warning { message });
                 }
                 if answer.outcome == OutcomeKind::Unknown {
                     self.unknown_record(answer.schema, AttemptEnd::Unknown)
@@ -225,10 +238,10 @@ impl HeldClaim {
         }
     }
 
-    fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
+    fn finished_header(&self, outcome: OutcomeKind, schema: u32, life: ChosenLife) -> Header {
         Header {
             state: State::Done { outcome, schema },
-            retain: self.policy().life_of(outcome),
+            retain: self.policy().life_of(outcome, life),
             ..self.lease.claim()
         }
     }
@@ -279,9 +292,10 @@ impl HeldClaim {
             outcome,
             schema,
             mut record,
+            life,
             ..
         } = answer;
-        let header = self.finished_header(outcome, schema);
+        let header = self.finished_header(outcome, schema, life);
         let mut attempts = self.lease.steps.attempts();
         if !attempts.is_empty() {
             let end = match outcome {
@@ -294,14 +308,17 @@ impl HeldClaim {
         let max_bytes = self.core.store.max_record_bytes();
         Record::append_attempts(&mut record, header, &attempts, max_bytes);
         Ending::Complete {
-            outcome,
-            record: record.into(),
+            finished: Finished {
+                outcome,
+                life: header.retain,
+                record: record.into(),
+            },
             is_retried_when_overtaken: !is_business_error(outcome, schema),
         }
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
-    fn unknown_ending(&self, cause: Cause) -> Ending {
+    pub(super) fn unknown_ending(&self, cause: Cause) -> Ending {
         let end = match cause {
             Cause::Cancelled => AttemptEnd::Cancelled,
             Cause::Panicked => AttemptEnd::Panicked,
@@ -314,10 +331,13 @@ impl HeldClaim {
     fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
         let (journal, _) = self.lease.steps.journal();
         let journal = self.record_attempt(journal, end);
-        let header = self.finished_header(OutcomeKind::Unknown, code);
+        let header = self.finished_header(OutcomeKind::Unknown, code, ChosenLife::Open);
         Ending::Complete {
-            outcome: OutcomeKind::Unknown,
-            record: Record::with_journal(header, &journal).into_bytes(),
+            finished: Finished {
+                outcome: OutcomeKind::Unknown,
+                life: header.retain,
+                record: Record::with_journal(header, &journal).into_bytes(),
+            },
             is_retried_when_overtaken: true,
         }
     }
@@ -363,10 +383,8 @@ impl HeldClaim {
             guard.first = Some(first);
             let reply_time = held.core.limits.complete_deadline;
             let settled = match ending {
-                Ending::Complete {
-                    outcome, record, ..
-                } => {
-                    held.complete(*outcome, record, (first, reply_time), wait, true)
+                Ending::Complete { finished, .. } => {
+                    held.complete(finished, (first, reply_time), wait, true)
                         .await
                 }
                 Ending::Release(remains, end) => {
@@ -393,7 +411,7 @@ impl HeldClaim {
     }
 
     /// Whether a caller may get an unconfirmed answer.
-    fn may_return_unconfirmed(&self) -> bool {
+    pub(super) fn may_return_unconfirmed(&self) -> bool {
         match self.policy().on_unconfirmed() {
             OnUnconfirmed::Return => true,
             // Until the lease lapses by the local clock, no other attempt can have been granted the key.
@@ -403,7 +421,7 @@ impl HeldClaim {
     }
 
     /// `reason`: why the store will not keep the answer, if it will not.
-    fn unconfirmed(&self, reason: Option<&str>) -> Error {
+    pub(super) fn unconfirmed(&self, reason: Option<&str>) -> Error {
         let detail = match (reason, self.policy().on_unconfirmed()) {
             (Some(reason), _) => Cow::Owned(format!("it is not stored: {reason}")),
             (None, OnUnconfirmed::Fail) => {
@@ -421,10 +439,9 @@ impl HeldClaim {
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
     /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
     /// its cause may be mended before the answer is given up.
-    async fn complete(
+    pub(super) async fn complete(
         &self,
-        outcome: OutcomeKind,
-        record: &Bytes,
+        finished: &Finished,
         (first, reply_time): (Duration, Duration),
         wait: Duration,
         caller: bool,
@@ -449,7 +466,8 @@ impl HeldClaim {
             let reply = {
                 // A panic in the background would otherwise end the storing of an answer that the caller has.
                 let store = &self.core.store;
-                let reply = contained(async { store.complete(key, Some(&claim), record).await });
+                let reply =
+                    contained(async { store.complete(key, Some(&claim), &finished.record).await });
                 deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
@@ -493,7 +511,7 @@ impl HeldClaim {
             }
             match reply {
                 CompleteReply::Stored { late } => {
-                    self.after_stored(outcome, record, (sent, first, late), permit);
+                    self.after_stored(finished, (sent, first, late), permit);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
@@ -517,9 +535,9 @@ impl HeldClaim {
                     clock.sleep_until(now + pause).await;
                     now = clock.now();
                 }
-                CompleteReply::Mismatch => return Some(self.unsaved(outcome, TAKEN)),
+                CompleteReply::Mismatch => return Some(self.unsaved(finished.outcome, TAKEN)),
                 CompleteReply::Unreadable(error) => {
-                    return Some(self.unsaved(outcome, &error.to_string()));
+                    return Some(self.unsaved(finished.outcome, &error.to_string()));
                 }
             }
         }
@@ -528,21 +546,27 @@ impl HeldClaim {
     /// Reports a stored outcome, and passes it to cache and followers. The record may live since the `first` send.
     fn after_stored(
         &self,
-        outcome: OutcomeKind,
-        record: &Bytes,
+        finished: &Finished,
         (sent, first, late): (Duration, Duration, bool),
         permit: Option<Permit>,
     ) {
+        let Finished {
+            outcome,
+            life,
+            ref record,
+        } = *finished;
         let cause = match outcome {
             OutcomeKind::Unknown => Cause::in_record(record),
             _ => None,
         };
-        self.emit(EventKind::Completed {
-            outcome,
-            late,
-            cause: cause.map(Cause::as_str),
-        });
-        let life = self.policy().life_of(outcome);
+        // The answer is on its way; the event of its end follows.
+        if cause != Some(Cause::Streaming) {
+            self.emit(EventKind::Completed {
+                outcome,
+                late,
+                cause: cause.map(Cause::as_str),
+            });
+        }
         let left = life.saturating_sub(sent.saturating_sub(first));
         let stored = || Record::decode(record.clone()).ok();
         if !late
@@ -695,7 +719,7 @@ impl Drop for HeldClaim {
 debug_fields!(HeldClaim { lease });
 
 /// Drop guard that moves an ending to the background thread.
-struct EndingGuard {
+pub(super) struct EndingGuard {
     ending: Option<(HeldClaim, Ending)>,
     unstored: Option<Unstored>,
     /// When the caller has sent it first.
@@ -703,7 +727,7 @@ struct EndingGuard {
 }
 
 impl EndingGuard {
-    fn new(held: HeldClaim, ending: Ending) -> Self {
+    pub(super) fn new(held: HeldClaim, ending: Ending) -> Self {
         let unstored = ending
             .is_answer()
             .then(|| held.core.background.count_unstored());
@@ -729,19 +753,14 @@ impl Drop for EndingGuard {
         let (unstored, first) = (self.unstored.take(), self.first);
         core.background.spawn_awaited(async move {
             match ending {
-                Ending::Complete {
-                    outcome, record, ..
-                } => {
+                Ending::Complete { finished, .. } => {
                     // Another body may contradict an answer that is not stored: storing it is given up when it would
                     // have expired, and not before.
-                    let life = held
-                        .policy()
-                        .life_of(outcome)
-                        .clamp(Duration::from_secs(60), LONG);
+                    let life = finished.life.clamp(Duration::from_secs(60), LONG);
                     let reply_time = held.lease.lasts().max(life);
                     let wait = if retried { reply_time } else { Duration::ZERO };
                     let first = first.unwrap_or_else(|| held.core.clock.now());
-                    held.complete(outcome, &record, (first, reply_time), wait, false)
+                    held.complete(&finished, (first, reply_time), wait, false)
                         .await;
                 }
                 Ending::Release(remains, end) => {
@@ -808,6 +827,8 @@ pub(super) fn adopt(
     settled: Settled,
 ) -> CallOutcome {
     let operation = context.operation();
+    let max_run = |lease: &Arc<Lease>| lease.policy.max_run();
+    let max_run = context.lease().map_or(Duration::ZERO, max_run);
     let refused = match settled {
         Settled::Adopted { record, left } => match record.header.state {
             State::Done {
@@ -827,7 +848,7 @@ pub(super) fn adopt(
                 let stored = core.stored((operation, context.key()), record, left, true);
                 return replay(core, output, &stored, CallOutcome::Adopted);
             }
-            _ => unanswered(operation, &record, left, core.clock.calendar()),
+            _ => unanswered(operation, &record, left, core.clock.calendar(), max_run),
         },
         Settled::Refused(error) => error,
         Settled::Overtaken(retry_after) => {

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::derived_key::step_name;
 use crate::identity::fingerprint::{FingerprintBuilder, FingerprintError, ToFingerprint};
 use crate::identity::key::{KeyDigest, KeyError};
+use crate::outcome::chosen_life::OpenLife;
 use crate::outcome::codec::Replay;
 use crate::outcome::on_error::ClassifiedStep;
 use crate::outcome::reconciled::{IntoReconciled, Reconciled};
@@ -218,7 +219,7 @@ pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
     part: Option<F>,
     /// Set at the first poll.
     stage: StepStage<R>,
-    output: Option<Output<R::Output, P>>,
+    output: Option<Output<R::Output, (P, OpenLife)>>,
     running: Option<RunningStep>,
 }
 
@@ -482,7 +483,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<T, E>> {
         let this = &mut *self;
         if let (Some(on_error), Some(setup)) = (this.on_error.take(), this.setup.take()) {
-            this.output = Some(Output::new(on_error));
+            this.output = Some(Output::new(on_error, OpenLife));
             let start = this.start(setup);
             this.stage = this.started(start);
         }

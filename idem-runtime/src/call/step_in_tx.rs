@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
+use crate::outcome::chosen_life::OpenLife;
 use crate::outcome::codec::Encoded;
 use crate::outcome::on_error::ClassifiedStep;
 use crate::outcome::stored::StoredAnswer;
@@ -258,7 +259,7 @@ where
     F: AsyncFnOnce(&mut T, Step) -> Result<V, E>,
     Result<V, E>: Outcome<ClassifiedStep>,
 {
-    let mut output = Output::new(ClassifiedStep);
+    let mut output = Output::new(ClassifiedStep, OpenLife);
     let step = {
         let (label, digest) = name.__step();
         admitted(None, digest.map(|digest| (digest, label.to_owned())))
@@ -285,7 +286,7 @@ where
             let (Some((steps, identity)), Some(record)) = (kept, replayed) else {
                 return answer;
             };
-            let mut output = Output::new(ClassifiedStep);
+            let mut output = Output::new(ClassifiedStep, OpenLife);
             output.value = Some(answer);
             let encoded = output.any().write(&steps.core.format);
             let kept = steps.keep_committed(&identity, &record, encoded, is_alone(&steps));

@@ -198,7 +198,7 @@ impl Steps {
         let error = Error::new(kind, self.lease.key.operation().clone());
         let error = error.detail(format!("step `{}`: {why}", step.label));
         // The body may discard the error.
-        if error.kind().needs_repair() {
+        if error.needs_repair() {
             self.emit(EventKind::Refused { error: &error });
         }
         error

@@ -452,7 +452,7 @@ fn line(event: &Event<'_>) -> Option<String> {
 /// The same for an event of the whole engine, and for a refusal, which names its operation itself.
 fn line_of_engine(kind: &EventKind<'_>) -> Option<String> {
     Some(match kind {
-        EventKind::Refused { error } if error.kind().needs_repair() => error.to_string(),
+        EventKind::Refused { error } if error.needs_repair() => error.to_string(),
         EventKind::Degraded { reason } => {
             format!("DEGRADED, the durable store does all the work: the fast one: {reason}")
         }

@@ -158,7 +158,7 @@ impl Observer for TracingObserver {
 fn refused(event: &Event<'_>, error: &Error) {
     let kind = error.kind().as_str();
     match error.kind() {
-        repair if repair.needs_repair() => {
+        _ if error.needs_repair() => {
             emit!(event, ERROR, "refused", kind, reason = %error, instance = error.instance());
         }
         ErrorKind::NotStored

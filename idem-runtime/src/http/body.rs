@@ -2,20 +2,24 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use ::http::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
+use super::recording::{Next, RecordedBody};
+
 /// A body whose beginning, or all of it, is in memory.
 ///
 /// What is in memory is one frame: shared, if `B` has one, and joined from several. The body of a request as the handler
 /// receives it: buffered as a whole if the request has a key, else streamed. The body of a response as it leaves the
-/// layer: buffered as a whole if it was stored, else streamed.
+/// layer: buffered as a whole if it was stored, recorded if it is a stream to be stored, else streamed.
 pub struct Buffered<B: Body> {
     read: Collected,
     rest: BodyEnd<B>,
+    /// A stream that is recorded; the rest comes after it.
+    recorded: Option<RecordedBody<B>>,
 }
 
 /// The data and the trailers of a body, in memory. Cloning shares the data.
@@ -134,7 +138,19 @@ impl<B: Body> Buffered<B> {
     }
 
     pub(super) fn new(read: Collected, rest: BodyEnd<B>) -> Self {
-        Self { read, rest }
+        Self {
+            read,
+            rest,
+            recorded: None,
+        }
+    }
+
+    /// A stream that is recorded.
+    pub(super) fn recorded(stream: RecordedBody<B>) -> Self {
+        Self {
+            recorded: Some(stream),
+            ..Self::default()
+        }
     }
 
     /// Takes the rest of a body, which is empty then; `None`: there is nothing that was not read.
@@ -190,6 +206,12 @@ impl<B: Body> Body for Buffered<B> {
             let data = std::mem::take(&mut self.read.data);
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
+        if let Some(recorded) = &self.recorded {
+            match ready!(recorded.poll_next(cx)) {
+                Next::Frame(frame) => return Poll::Ready(frame),
+                Next::Rest(rest) => (self.recorded, self.rest) = (None, BodyEnd::More(rest)),
+            }
+        }
         if let BodyEnd::More(body) = &mut self.rest {
             let frame = body.as_mut().poll_frame(cx);
             return frame.map(|frame| frame.map(|frame| frame.map(whole)));
@@ -202,6 +224,9 @@ impl<B: Body> Body for Buffered<B> {
     }
 
     fn is_end_stream(&self) -> bool {
+        if let Some(recorded) = &self.recorded {
+            return recorded.is_end_stream();
+        }
         let rest = match &self.rest {
             BodyEnd::Whole => self.read.trailers.is_none(),
             BodyEnd::More(body) => body.is_end_stream(),
@@ -211,6 +236,9 @@ impl<B: Body> Body for Buffered<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(recorded) = &self.recorded {
+            return recorded.size_hint();
+        }
         let read = self.read.data.len() as u64;
         let rest = match &self.rest {
             BodyEnd::Whole => SizeHint::with_exact(0),
@@ -238,6 +266,7 @@ impl<B: Body> Default for Buffered<B> {
 impl<B: Body> fmt::Debug for Buffered<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = match self.rest {
+            _ if self.recorded.is_some() => "recorded",
             BodyEnd::Whole => "ended",
             BodyEnd::More(_) => "coming",
             BodyEnd::Broken(_) => "broken",

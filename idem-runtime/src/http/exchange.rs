@@ -1,9 +1,11 @@
 //! The output of a request's call.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::CONTENT_TYPE;
+use ::http::response::Parts;
 use ::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
@@ -12,10 +14,14 @@ use super::body::{BodyEnd, Buffered, Collected, read};
 use super::headers::media_type;
 use super::profile::Profile;
 use super::protocol::{Messages, Protocol};
+use super::recording::{Recorded, Recorder};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
-use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
+use crate::outcome::chosen_life::ChosenLife;
+use crate::outcome::codec::{
+    Body as Opened, Encoded, Format, LaterAnswer, Undecodable, Unencodable, schema_of,
+};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
@@ -29,7 +35,21 @@ pub(crate) struct Rules {
     pub(super) max_response_bytes: Option<usize>,
     /// `None`: HTTP itself.
     pub(super) protocol: Option<Arc<dyn Protocol>>,
+    /// The media types of streams besides those that are always streams.
+    pub(super) stream_types: Vec<String>,
+    /// Whether streams are not recorded.
+    pub(super) passes_streams: bool,
+    /// `None`: the policy sets the life of every response.
+    pub(super) life: Option<ResponseLife>,
 }
+
+/// The choice of the life of a response.
+#[derive(Clone)]
+pub(super) struct ResponseLife(pub(super) Arc<ChooseLife>);
+
+type ChooseLife = dyn Fn(&Parts) -> Option<Duration> + Send + Sync;
+
+debug_fields!(ResponseLife {});
 
 /// The default limit of a stored response, in bytes.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -55,6 +75,34 @@ impl Rules {
         let protocol = self.protocol.as_ref();
         let treated_as = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
         treated_as.unwrap_or(response.status())
+    }
+
+    /// Whether streams are passed on as they come, and not recorded.
+    fn passes_streams(&self) -> bool {
+        // A protocol has streams of its own.
+        self.passes_streams || self.protocol.is_some()
+    }
+
+    /// Whether a response with this header is streamed: waiting for its end would withhold it.
+    fn is_stream(&self, headers: &HeaderMap) -> bool {
+        let Some(content_type) = headers.get(CONTENT_TYPE) else {
+            return false;
+        };
+        let media_type = media_type(content_type);
+        let mut named = self.stream_types.iter().map(String::as_bytes);
+        let is_it = |stream: &[u8]| media_type.eq_ignore_ascii_case(stream);
+        is_it(b"text/event-stream") || is_it(b"multipart/x-mixed-replace") || named.any(is_it)
+    }
+
+    /// The life that a response chooses.
+    fn life_of<B: Default>(&self, response: &mut Response<B>) -> ChosenLife {
+        let Some(ResponseLife(choose)) = &self.life else {
+            return ChosenLife::Open;
+        };
+        let (parts, body) = mem::take(response).into_parts();
+        let life = ChosenLife::of(|| choose(&parts));
+        *response = Response::from_parts(parts, body);
+        life
     }
 
     /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
@@ -101,7 +149,7 @@ pub(super) enum ServiceEnd<B: Body, E> {
         response: Response<Buffered<B>>,
         /// Its status, or the one that it stands for.
         status: StatusCode,
-        disposition: Disposition,
+        disposition: Disposition<B>,
     },
     Failed(E),
     /// The service has not begun.
@@ -110,13 +158,15 @@ pub(super) enum ServiceEnd<B: Body, E> {
 }
 
 /// The part of a response to be stored.
-pub(super) enum Disposition {
+pub(super) enum Disposition<B: Body> {
     /// All of it: its body, which is in memory, and the trailers.
     Whole,
     /// Nothing, for this reason.
     Lost(Unencodable),
     /// The body ended with an error.
     Broken,
+    /// All of it, once it has come.
+    Streamed(Option<Box<Recorder<B>>>),
     /// The key is released, or its outcome is unknown.
     Nothing(KeyVerdict),
 }
@@ -162,14 +212,26 @@ impl<B: Body, E> RequestEnd<B, E> {
             };
             (verdict, challenge)
         };
-        let is_stream = is_stream(&response);
         let status = response.status();
         let (parts, body) = response.into_parts();
+        let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
+        let is_stream = !is_upgrade && rules.is_stream(&parts.headers);
         let (body, disposition) = match verdict {
-            KeyVerdict::Store if is_stream => (
+            KeyVerdict::Store if is_upgrade || is_stream && rules.passes_streams() => (
                 Buffered::passing(body),
                 Disposition::Lost(Unencodable::Stream),
             ),
+            // An error replaces no unknown outcome: it is held back, as every other response.
+            KeyVerdict::Store if is_stream && status.as_u16() < 400 && fits(&body, max_bytes) => {
+                let mut head = Response::new(());
+                *head.status_mut() = status;
+                *head.headers_mut() = parts.headers.clone();
+                let (recorder, body) = Recorder::new(body, head, max_bytes);
+                (
+                    Buffered::recorded(body),
+                    Disposition::Streamed(Some(recorder)),
+                )
+            }
             KeyVerdict::Store => {
                 let (read, end) = read(Box::pin(body), max_bytes, |_| true).await;
                 let is_challenge =
@@ -262,19 +324,6 @@ pub(super) fn is_final(status: StatusCode) -> bool {
     !status.is_informational()
 }
 
-/// Whether the response is streamed, or is no message at all: waiting for its end would withhold it.
-fn is_stream<B>(response: &Response<B>) -> bool {
-    let streams: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
-    let content_type = response.headers().get(CONTENT_TYPE);
-    let is_of_stream = |value| {
-        let media_type = media_type(value);
-        streams
-            .iter()
-            .any(|stream| media_type.eq_ignore_ascii_case(stream))
-    };
-    response.status() == StatusCode::SWITCHING_PROTOCOLS || content_type.is_some_and(is_of_stream)
-}
-
 /// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
 fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>, policy: &StatusPolicy) -> Encoded {
     match verdict {
@@ -290,19 +339,67 @@ fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>, policy: &StatusPo
     }
 }
 
+/// Whether the declared length of a body is within the limit.
+fn fits(body: &impl Body, max_bytes: usize) -> bool {
+    usize::try_from(body.size_hint().lower()).is_ok_and(|bytes| bytes <= max_bytes)
+}
+
+/// Records a streamed response. Its encoding, once it has ended.
+async fn recorded<B: Body>(
+    mut recorder: Box<Recorder<B>>,
+    rules: Arc<Rules>,
+    format: Format,
+) -> Encoded {
+    match recorder.record().await {
+        Recorded::Whole(data, trailers) => {
+            let (head, body) = (&mut recorder.head, Collected::new(data, trailers));
+            let mut encoded = rules.encode(head, head.status(), &body, &format);
+            encoded.choose_life(rules.life_of(head));
+            encoded
+        }
+        Recorded::TooLarge => {
+            let max_bytes = rules.max_bytes(&format);
+            let lost = Unencodable::TooLarge { max_bytes };
+            Encoded::empty(OutcomeKind::Tombstone, Some(lost))
+        }
+        Recorded::Broken => {
+            let status = &rules.profile.status;
+            settled_as(status.without_response(), None, status)
+        }
+    }
+}
+
 /// The tag of a stored response: see [`schema_of`].
 pub(super) const SCHEMA: &str = "HttpResponse";
 
-impl<B: Body, E> Sealed for RequestEnd<B, E> {}
+impl<B: Body, E> Sealed for RequestEnd<B, E> {
+    type Value = Response<Buffered<B>>;
+}
 
-impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
+impl<B, E> Outcome<Arc<Rules>> for RequestEnd<B, E>
+where
+    B: Body + Send + 'static,
+    B::Error: Send,
+{
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let (response, status) = match &self.end {
+        let (response, status) = match &mut self.end {
             ServiceEnd::Answered {
                 response,
                 status,
                 disposition: Disposition::Whole,
             } => (response, *status),
+            ServiceEnd::Answered {
+                disposition: Disposition::Streamed(recorder),
+                ..
+            } => {
+                let recorder = recorder.take().expect("a response is encoded once");
+                let without_response = rules.profile.status.without_response();
+                return Encoded::later(LaterAnswer {
+                    answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
+                    is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
+                    overdue: Unencodable::Stream,
+                });
+            }
             ServiceEnd::Answered {
                 disposition: Disposition::Lost(why),
                 ..
@@ -325,7 +422,9 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 return Encoded::Release(Remains::Request);
             }
         };
-        rules.encode(response, status, response.body().read(), format)
+        let mut encoded = rules.encode(response, status, response.body().read(), format);
+        encoded.choose_life(rules.life_of(response));
+        encoded
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

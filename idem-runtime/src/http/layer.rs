@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Method, Request, Response};
+use ::http::{HeaderName, Method, Request, Response, response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
 use super::domain::KeyDomain;
+use super::exchange::ResponseLife;
 use super::fingerprint::Fingerprinter;
 use super::headers::header_name;
 use super::key::KeyRules;
@@ -64,17 +65,49 @@ use crate::policy::{
 /// | by its status: release | it, streamed | is executed |
 /// | by its status: unknown | it, streamed | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) determines the outcome or an operator [resolves](Self::entry) it |
 /// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, streamed, once the limit is exceeded | 500 `answer-lost` |
-/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, streamed | 500 `answer-lost` |
+/// | a stream of a status below 400, to be stored | it, streamed while it is recorded | 500 `outcome-unknown` with `Retry-After` until its end; then all of it: [streams](#streams) |
+/// | 101, to be stored | it, streamed | 500 `answer-lost` |
 /// | its body ends with an error | the part before the error, and the error | by [`StatusPolicy::ambiguous`] |
 /// | none: the handler panicked, the service failed | the panic, the error | by [`StatusPolicy::ambiguous`] |
 ///
 /// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets
 /// [`EventKind::Unsaved`](crate::observe::EventKind::Unsaved) with the reason.
 ///
-/// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
-/// large to be stored. Leave its routes out, or let their handlers return [`KeyVerdict::Release`](super::KeyVerdict::Release). gRPC sends its errors
-/// in trailers under status 200, so that a policy by status does not fit it: [`GrpcLayer`](crate::grpc::GrpcLayer) reads
-/// them.
+/// gRPC sends its errors in trailers under status 200, so that a policy by status does not fit it:
+/// [`GrpcLayer`](crate::grpc::GrpcLayer) reads them.
+///
+/// # Streams
+///
+/// A response of type `text/event-stream`, `multipart/x-mixed-replace` or one of [`stream_types`](Self::stream_types)
+/// reaches its client at the speed of the handler, and is recorded meanwhile. A repeat gets all of it as one body, with
+/// its length and the stored headers; server-sent events have the ids that they had.
+///
+/// Before the first byte leaves, the record says that the outcome is unknown. A crash in the middle thus leaves the
+/// outcome unknown, and never starts the handler again. The end of the stream reaches the client before it is stored: a
+/// repeat that comes at once may still get the 500 below.
+///
+/// | the stream | its client | the key, and what a repeat gets |
+/// |---|---|---|
+/// | goes on | gets it as it comes | 500 `outcome-unknown`, `retryable` for `max_run`, with `Retry-After` |
+/// | has ended | has it | the stored response |
+/// | breaks off, or panics | gets the error, the panic | 500 `outcome-unknown`, by [`StatusPolicy::ambiguous`] |
+/// | goes on when its client leaves | | is recorded to its end: the stored response |
+/// | exceeds [`max_response_bytes`](Self::max_response_bytes), or [`max_run`](Self::max_run) | gets the rest as it comes | 500 `answer-lost` |
+/// | has a server that is killed | is cut off | 500 `outcome-unknown` |
+///
+/// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`], the
+/// claim is held until the end of the stream instead: a repeat gets 409 `request-running`, and after a crash the hook
+/// decides, or the request is executed again.
+///
+/// A recorded stream is read at once: its handler does not wait for a slow client, whose unread part is in memory with
+/// the recording, up to `max_response_bytes` for both. A stream counts as a [running](Self::max_running) handler until
+/// it is stored, and a [shutdown](crate::Engine::shutdown) waits for it within its time. A stream that does not end by
+/// itself (a subscription) is better not recorded: [`record_streams`](Self::record_streams).
+///
+/// A stream of status 400 and above, and one of another type, is held back until it ends or is too large to be stored.
+/// An operator may [resolve](crate::admin::Entry::resolve_response) or [reset](crate::admin::Entry::reset) a request
+/// whose response is streamed: the answer of the operator stays; after a reset the stream is stored if it ends before
+/// the next request, and after that request otherwise only if that has no answer.
 ///
 /// # Settings of the calls
 ///
@@ -278,6 +311,39 @@ impl IdempotencyLayer {
         policy_setters! { |it| Arc::make_mut(&mut Arc::make_mut(&mut it.settings).rules).profile.policy; }
     );
 
+    /// Lets each stored response choose its life; default [`ttl`](Self::ttl) and [`error_ttl`](Self::error_ttl).
+    ///
+    /// The closure is called once for each response that is stored, with its status, headers and extensions, and must
+    /// not block. `None`: the `ttl`, or from status 400 on the `error_ttl`. That is also the most that it can choose,
+    /// and 1 s the least: a zero is a second.
+    ///
+    /// **After a shorter life a repeat is executed again so much sooner**, because nothing remains of the request.
+    ///
+    /// A panic of it does not lose the response, which is kept for the whole `ttl`; the observer gets a
+    /// [`Warning`](crate::observe::EventKind::Warning). A response that an operator gives by
+    /// [`Entry::resolve_response`](crate::admin::Entry::resolve_response) has the `ttl`.
+    ///
+    /// ```
+    /// use idem_runtime::http::IdempotencyLayer;
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// /// The handler knows how long its quote is valid, and puts this among the extensions of its response.
+    /// #[derive(Clone)]
+    /// struct ValidFor(Duration);
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .ttl_of(|response| Some(response.extensions.get::<ValidFor>()?.0));
+    /// # drop(layer);
+    /// ```
+    pub fn ttl_of<F>(self, choose: F) -> Self
+    where
+        F: Fn(&response::Parts) -> Option<Duration> + Send + Sync + 'static,
+    {
+        let life = ResponseLife(Arc::new(choose));
+        self.set(|it| Arc::make_mut(&mut it.rules).life = Some(life))
+    }
+
     /// The longest body of a request with a key; default 2 MiB.
     ///
     /// The body is in memory while its request is executed, which [`max_running`](Self::max_running) bounds. A longer
@@ -302,8 +368,9 @@ impl IdempotencyLayer {
     /// A handler whose client hangs up continues, out of reach of every limit *outside* the layer: there the client's
     /// future is counted, and it is gone. **Without this setting or a concurrency limit inside the layer, one client
     /// that sends and hangs up starts handlers without bound, each with its body in memory.** A running handler is
-    /// counted from before its claim until its response is stored or released, with or without its client. The rest of
-    /// a response that is passed on as it comes (a stream, for example) ends with its client, and does not count.
+    /// counted from before its claim until its response is stored or released, with or without its client, and so is a
+    /// [recorded stream](Self#streams). The rest of a response that is passed on as it comes ends with its client, and
+    /// does not count.
     ///
     /// At the limit a request that would be executed gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
     /// claimed. One whose response is stored gets it, in one round trip to the store; one that repeats a running
@@ -435,11 +502,45 @@ impl IdempotencyLayer {
     /// that, and what the store takes (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` as it
     /// was when the store connected, less 8 KiB).
     ///
-    /// A response is held back, in memory, until it is stored: up to this limit for each concurrent request. A larger
-    /// one is passed on as soon as its declared length or the data received exceeds the limit. Its request was done and
-    /// is not done again: a repeat gets 500 `answer-lost`.
+    /// A response is in memory until it is stored, and is held back unless it is a [stream](Self#streams): up to this
+    /// limit for each concurrent request. A larger one is passed on as soon as its declared length or the data received
+    /// exceeds the limit. Its request was done and is not done again: a repeat gets 500 `answer-lost`.
     pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
         self.set(|it| Arc::make_mut(&mut it.rules).max_response_bytes = Some(max_response_bytes))
+    }
+
+    /// Media types of streams, besides `text/event-stream` and `multipart/x-mixed-replace`; default none.
+    ///
+    /// Their responses are [recorded while they are sent](Self#streams). Parameters of a type do not count.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .stream_types(["application/x-ndjson"]);
+    /// # drop(layer);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If one of them is no media type without parameters.
+    pub fn stream_types<T: Into<String>>(self, types: impl IntoIterator<Item = T>) -> Self {
+        let types: Vec<String> = types.into_iter().map(Into::into).collect();
+        for media_type in &types {
+            assert!(
+                is_media_type(media_type),
+                "`{media_type}` in `stream_types` is no media type such as `application/x-ndjson`"
+            );
+        }
+        self.set(|it| Arc::make_mut(&mut it.rules).stream_types = types)
+    }
+
+    /// Whether [streams](Self#streams) are recorded; default yes.
+    ///
+    /// Otherwise they are passed on as they come, at the speed of their clients and no longer than these stay, and a
+    /// repeat gets 500 `answer-lost`: for streams that do not end by themselves.
+    pub fn record_streams(self, record: bool) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).passes_streams = !record)
     }
 
     /// Determines whether an earlier attempt of unknown outcome was done; default no hook.
@@ -576,6 +677,14 @@ impl IdempotencyLayer {
     pub(super) fn settings(&self) -> &LayerSettings {
         &self.settings
     }
+}
+
+/// Whether this is a type and a subtype (RFC 9110, section 8.3.1).
+fn is_media_type(text: &str) -> bool {
+    // A name of a header is a token too.
+    let is_token = |part: &str| HeaderName::from_bytes(part.as_bytes()).is_ok();
+    text.split_once('/')
+        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
 impl<S> Layer<S> for IdempotencyLayer {

@@ -21,7 +21,8 @@
 //! | repeats one that is done | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
 //! | repeats one that was refused with nothing done (by default 400, 403, 404, 422, 429, 503, …), or that got a challenge (401, 428, 402 with a demand for payment, …) | the handler's new response | [`StatusPolicy`] |
 //! | repeats one of unknown outcome (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
-//! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |
+//! | repeats one whose response is being streamed, or was cut off | 500 `outcome-unknown` with `Retry-After`; once the stream has ended, the response | [streams](IdempotencyLayer#streams) |
+//! | repeats one whose response was too large, or a stream that is not recorded | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`], [`record_streams`](IdempotencyLayer::record_streams) |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
 //!
 //! idem's own responses are a [`Problem`]: a document after RFC 9457, or in the wording of a partner's API ([`Refusals`]).
@@ -57,6 +58,7 @@ mod pointer;
 mod problem;
 mod profile;
 mod protocol;
+mod recording;
 mod refusals;
 mod replayed;
 mod reply;

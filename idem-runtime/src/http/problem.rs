@@ -36,7 +36,7 @@ use crate::error::{Error, ErrorKind, random_urn};
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
 /// | <a id="key-reused"></a>`key-reused` | 422 | the key was sent before with another request |
 /// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
-/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated |
+/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated. While the answer to it is [streamed](super::IdempotencyLayer#streams): `retryable`, with `Retry-After` of 2 s |
 /// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | <a id="answer-lost"></a>`answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | <a id="misconfigured"></a>`misconfigured` | 500 | a mistake in the server's own settings |
@@ -84,6 +84,10 @@ pub struct Problem {
 /// client that comes back too early costs one claim, once in this time. Not less than 1 s, the smallest delay that is
 /// not "at once" (RFC 9110, section 10.2.3).
 const SOON: Duration = Duration::from_secs(2);
+
+/// The detail of a repeat whose answer is being streamed. After a crash the record says the same.
+const STREAMED: &str = "the answer to the first request with this key is being streamed, or was cut off, and it is not \
+    repeated: send this one again later to get it";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -495,6 +499,9 @@ impl From<&Error> for Problem {
         problem.retry_after = error.retry_after();
         if matches!(error.kind(), ErrorKind::Running { .. }) {
             problem.retry_after = problem.retry_after.map(|left| left.min(SOON));
+        }
+        if problem.is_retryable && matches!(error.kind(), ErrorKind::Unknown { .. }) {
+            STREAMED.clone_into(&mut problem.detail);
         }
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             // The client has nothing to change, whatever the operator has to repair first.

@@ -26,6 +26,7 @@ use crate::call::reconcile::{reconciled, unsettled};
 use crate::call::run_in_task;
 use crate::error::{Error, ErrorKind};
 use crate::outcome::Output;
+use crate::outcome::chosen_life::OpenLife;
 use crate::outcome::provenance::AnswerSource;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
@@ -165,7 +166,7 @@ where
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
         call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-        let output = Output::new(Arc::clone(&settings.rules));
+        let output = Output::new(Arc::clone(&settings.rules), OpenLife);
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
         let mut response = match end {
@@ -211,7 +212,7 @@ pub(crate) fn refuse<R: Body>(
 fn answer<R: Body>(
     settings: &LayerSettings,
     mut response: Response<Buffered<R>>,
-    disposition: &Disposition,
+    disposition: &Disposition<R>,
     how: AnswerSource,
     is_head: bool,
 ) -> Response<Buffered<R>> {
@@ -230,7 +231,7 @@ fn answer<R: Body>(
         mark_replayed(response.headers_mut());
     }
     let is_final = match disposition {
-        Disposition::Whole | Disposition::Lost(_) => true,
+        Disposition::Whole | Disposition::Lost(_) | Disposition::Streamed(_) => true,
         Disposition::Broken => false,
         // The next request runs the hook.
         Disposition::Nothing(KeyVerdict::Unknown) => settings.reconcile.is_none(),

@@ -2,6 +2,7 @@
 
 mod answer;
 mod call_error;
+pub(crate) mod chosen_life;
 pub(crate) mod class;
 pub(crate) mod codec;
 pub mod on_error;

@@ -63,9 +63,14 @@ pub use sealed::Sealed;
 
 mod sealed {
     /// Restricts [`Outcome`](super::Outcome) to `Result`.
-    pub trait Sealed {}
+    pub trait Sealed {
+        /// The value of a success.
+        type Value;
+    }
 
-    impl<T, E> Sealed for Result<T, E> {}
+    impl<T, E> Sealed for Result<T, E> {
+        type Value = T;
+    }
 }
 
 impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {

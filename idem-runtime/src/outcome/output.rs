@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use super::chosen_life::LifeOf;
 use super::codec::{Body, Encoded, Format, Undecodable, Unencodable};
 use super::outcome::Outcome;
 use super::provenance::AnswerSource;
@@ -13,9 +14,11 @@ use crate::record::transition::Remains;
 
 /// The output of a call, `None` until it is known. Holds its encoder and decoder, so that the bounds of the return type
 /// are needed only where it is constructed.
+///
+/// `P` is what decides about it: the treatment of errors, and the choice of a value's life.
 pub struct Output<O, P> {
     pub(crate) value: Option<O>,
-    on_error: P,
+    decides: P,
     refuse: fn(Error) -> O,
     any: for<'a> fn(&'a mut Self) -> &'a mut (dyn AnyOutput + 'a),
 }
@@ -38,10 +41,15 @@ pub(crate) trait AnyOutput {
 }
 
 // `match` instead of `?`, `map` or closures: this is compiled with each function.
-impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
+impl<O: Outcome<P>, P, L: LifeOf<O>> AnyOutput for Output<O, (P, L)> {
     fn encode(&mut self, format: &Format) -> Encoded {
         match &mut self.value {
-            Some(output) => output.encode(&self.on_error, format),
+            Some(output) => {
+                let (on_error, life) = &self.decides;
+                let mut encoded = output.encode(on_error, format);
+                encoded.choose_life(life.life_of(output));
+                encoded
+            }
             None => Encoded::Release(Remains::Request),
         }
     }
@@ -80,11 +88,11 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
     }
 }
 
-impl<O: Outcome<P>, P> Output<O, P> {
-    pub(crate) fn new(on_error: P) -> Self {
+impl<O: Outcome<P>, P, L: LifeOf<O>> Output<O, (P, L)> {
+    pub(crate) fn new(on_error: P, life: L) -> Self {
         Self {
             value: None,
-            on_error,
+            decides: (on_error, life),
             refuse: O::refuse,
             any: Self::erased,
         }

@@ -29,10 +29,12 @@ pub(crate) enum Cause {
     HalfWay,
     /// It is not known whether a step of an earlier attempt had its effect.
     Step,
+    /// It streams its answer: the record says so from before the first byte, until the answer is complete.
+    Streaming,
 }
 
 impl Cause {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Error,
         Self::Cancelled,
         Self::Panicked,
@@ -40,6 +42,7 @@ impl Cause {
         Self::Unclassified,
         Self::HalfWay,
         Self::Step,
+        Self::Streaming,
     ];
 
     pub(crate) const fn code(self) -> u32 {
@@ -72,6 +75,8 @@ impl Cause {
             Self::Unclassified => "ended with an error whose classification panicked",
             Self::HalfWay => "was dropped half-way, and its transaction was committed all the same",
             Self::Step => "came to a step that an earlier attempt had begun, and may have finished",
+            // Both while it does and after a crash.
+            Self::Streaming => "streams its answer, or was cut off while it did",
         }
     }
 }
@@ -89,7 +94,7 @@ mod tests {
     #[test]
     fn codes_are_frozen_and_come_back() {
         let all = Cause::ALL;
-        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(
             all.iter()
                 .all(|cause| Cause::of(cause.code()) == Some(*cause))

@@ -1,4 +1,4 @@
-//! Responses that are too large, that are streams, and that break off.
+//! Responses that are too large, and that break off.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use crate::client::{
 use crate::server::Server;
 
 /// A router behind this layer that answers with this once, and fails the test at a second call.
-fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Router {
+pub(super) fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Router {
     let counter = fixture.clone();
     let response = Arc::new(Mutex::new(Some(response)));
     let handler = post(move || async move {
@@ -32,7 +32,7 @@ fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Rou
     routed(handler, layer)
 }
 
-async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
+pub(super) async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
     let body = response.body_mut();
     let mut body = std::pin::pin!(body);
     let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx));
@@ -40,7 +40,7 @@ async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
     Some(frame.map(|frame| frame.into_data().map(Vec::from).unwrap_or_default()))
 }
 
-async fn is_lost(fixture: &Fixture, shop: &Router) {
+pub(super) async fn is_lost(fixture: &Fixture, shop: &Router) {
     for row in ["again", "once more"] {
         fixture.walk(shop, [(row, order(""), LOST)]).await;
     }
@@ -152,29 +152,6 @@ async fn takes_less(store: impl Store, most: usize, more: usize) {
         } else {
             assert_eq!(again.problem(), (500, "answer-lost"));
         }
-    }
-}
-
-#[tokio::test]
-async fn a_stream_reaches_its_client_bit_by_bit() {
-    for of_type in [
-        "text/event-stream",
-        "Text/Event-Stream; charset=utf-8",
-        "multipart/x-mixed-replace; boundary=b",
-    ] {
-        let fixture = Fixture::new();
-        let (source, body) = frames();
-        let stream = Response::builder().header("content-type", of_type);
-        let shop = behind(fixture.layer(), &fixture, stream.body(body).unwrap());
-        source.send(data("event 1")).unwrap();
-        let mut response = call(&shop, order("")).await;
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 1");
-        is_lost(&fixture, &shop).await;
-        assert_eq!(fixture.events.count("unsaved: it is a stream"), 1);
-        source.send(data("event 2")).unwrap();
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 2");
-        drop(source);
-        assert!(next(&mut response).await.is_none());
     }
 }
 

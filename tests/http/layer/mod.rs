@@ -21,4 +21,5 @@ mod settings;
 mod slow_bodies;
 mod smuggling;
 mod spans;
+mod streams;
 mod wording;

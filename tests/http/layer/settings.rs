@@ -1,5 +1,10 @@
 //! The effects of a layer's settings.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::Request;
 use http::{Method, StatusCode};
@@ -7,7 +12,7 @@ use idem_runtime::http::{Fingerprinter, KeyVerdict, StatusPolicy};
 
 use crate::client::{
     Fixture, KEY, REUSED, Ran, Replayed, UNKNOWN, data, frames, keyed, numbered, order, ran,
-    replayed,
+    replayed, send,
 };
 
 /// Of errors the draft says in section 2.6: "the resource server SHOULD respond with the result of the previously
@@ -118,4 +123,82 @@ async fn documents_are_compared_by_their_values() {
     ];
     let rows = rows.map(|(body, seen)| (body, of(body), seen));
     fixture.walk(&shop, rows).await;
+}
+
+/// How long the response is to be stored, as its handler says.
+#[derive(Clone)]
+struct For(Duration);
+
+/// The choice is made once, from the head of the response, and bounded by the policy of its status.
+#[tokio::test]
+async fn a_response_chooses_its_life() {
+    let (minutes, hours) = (Duration::from_mins, Duration::from_hours);
+    for (status, chosen, life) in [
+        (StatusCode::CREATED, Some(minutes(30)), minutes(30)),
+        (StatusCode::CREATED, Some(hours(48)), hours(24)),
+        (StatusCode::CREATED, None, hours(24)),
+        (StatusCode::CONFLICT, Some(minutes(5)), minutes(5)),
+        (StatusCode::CONFLICT, Some(minutes(30)), minutes(10)),
+        (
+            StatusCode::CREATED,
+            Some(Duration::ZERO),
+            Duration::from_secs(1),
+        ),
+    ] {
+        let (fixture, calls) = (Fixture::new(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&calls);
+        let layer = fixture.layer().ttl(hours(24)).error_ttl(minutes(10));
+        let layer = layer.ttl_of(move |response| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(response.status, status);
+            Some(response.extensions.get::<For>()?.0)
+        });
+        let shop = fixture.orders(layer, move |run| {
+            let extension = chosen.map(|life| Extension(For(life)));
+            (status, extension, run.to_string())
+        });
+        let row = format!("{status} {chosen:?}");
+        let answer = async || send(&shop, order("tea")).await.body;
+        assert_eq!(answer().await, "1", "{row}");
+        let millisecond = Duration::from_millis(1);
+        fixture.clock.advance(life.saturating_sub(millisecond));
+        assert_eq!(answer().await, "1", "{row}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "{row}");
+        fixture.clock.advance(millisecond);
+        assert_eq!(answer().await, "2", "{row}");
+    }
+}
+
+/// Neither its panic nor the response of a released request changes what a client gets.
+#[tokio::test]
+async fn a_choice_that_panics_keeps_the_response_for_the_whole_ttl() {
+    let fixture = Fixture::new();
+    let layer = fixture.layer().ttl(Duration::from_hours(1));
+    let layer = layer.ttl_of(|response| {
+        assert_ne!(
+            response.status,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "it is not stored"
+        );
+        std::panic::panic_any("no life")
+    });
+    let shop = fixture.orders(layer, |run| {
+        let status = match run {
+            1 => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::OK,
+        };
+        (status, run.to_string())
+    });
+    let rows = [
+        ("it is released", order("tea"), Ran(503, "1")),
+        ("it is stored", order("tea"), ran("2")),
+        ("and replayed", order("tea"), replayed("2")),
+    ];
+    fixture.walk(&shop, rows).await;
+    let life = Duration::from_hours(1).saturating_sub(Duration::from_millis(1));
+    fixture.clock.advance(life);
+    let rows = [("to its end", order("tea"), replayed("2"))];
+    fixture.walk(&shop, rows).await;
+    let warning = "warning: the closure that chooses the life of an answer panicked";
+    assert_eq!(fixture.events.count(warning), 1);
 }

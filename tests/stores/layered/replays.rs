@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use idem_runtime::clock::ManualClock;
 use idem_runtime::store::RecordKey;
 use idem_runtime::store::author::{CompleteReply, Header, ReadReply, StoreFuture};
 use idem_runtime::store::layered::LayeredStore;
@@ -15,6 +16,7 @@ use idem_tests::shop::{connected, patiently, until};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::fixture::PREFIX;
 use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +47,38 @@ async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {
     monitor.names();
     assert_eq!(large().await, first);
     assert_eq!(monitor.names(), ["EVALSHA", "GETRANGE"]);
+}
+
+/// A copy that lived longer than its record would answer a repeat that is to run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_ends_with_the_life_that_its_answer_chose() {
+    let (server, time) = (RedisServer::start(), ManualClock::new());
+    let durable = Faulty::new(MemoryStore::builder().clock(time.clone()).build());
+    let fixture = Fixture::on(&server, &durable).await;
+    let (name, minutes) = (Fixture::copy_name("a"), Duration::from_mins);
+    let pay = async || {
+        let call = fixture.call("a").ttl_of(|_: &Receipt| minutes(60));
+        let run = async |_| {
+            let run = fixture.runs.start();
+            Ok::<_, PayError>(Receipt { run })
+        };
+        call.run(run).await.unwrap().run
+    };
+    for run in [1, 2] {
+        assert_eq!(pay().await, run);
+        fixture.settle().await;
+        let left: u64 = server.cli(&["PTTL", &name]).parse().unwrap();
+        assert!(Duration::from_millis(left) <= minutes(60), "{left} ms");
+        time.advance(minutes(59));
+        server.advance(minutes(59), PREFIX);
+        let before = asked(&durable);
+        assert_eq!(pay().await, run);
+        assert_eq!(asked(&durable), before, "the copy replies");
+        // The record first: the copy is over by then.
+        server.advance(minutes(1), PREFIX);
+        assert_eq!(server.cli(&["EXISTS", &name]), "0");
+        time.advance(minutes(1));
+    }
 }
 
 /// Finds a copy that is sent to a fast store whose limit it exceeds.

@@ -5,21 +5,32 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
-use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
+use idem_runtime::store::sql::{MySql, MySqlStore, Postgres, PostgresStore, SqlStoreBuilder};
 use idem_runtime::{Engine, Error};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::database::{Server, TestDatabase};
 
 // On one thread, whose log is read.
 #[tokio::test]
 async fn no_log_has_an_answer_in_mariadb() {
-    no_log_has_an_answer::<MySql>().await;
+    no_log_has_an_answer::<MySql>("sqlx", |url| MySqlStore::builder(url)).await;
 }
 
 #[tokio::test]
 async fn no_log_has_an_answer_in_postgres() {
-    no_log_has_an_answer::<Postgres>().await;
+    no_log_has_an_answer::<Postgres>("sqlx", |url| PostgresStore::builder(url)).await;
+}
+
+/// The client logs the parameters of named statements.
+#[tokio::test]
+async fn no_log_has_an_answer_by_tokio_postgres() {
+    let store = |url: &str| {
+        let config: tokio_postgres::Config = url.parse().unwrap();
+        PostgresStore::builder(config).named_statements(true)
+    };
+    no_log_has_an_answer::<Postgres>("with parameters: [parameter(", store).await;
 }
 
 /// The log of a thread, at all levels.
@@ -38,7 +49,10 @@ impl io::Write for Log {
 }
 
 /// A single connection, so that claims and completions are sent together: on MariaDB as a text with their arguments.
-async fn no_log_has_an_answer<D: Server>() {
+async fn no_log_has_an_answer<D: Server>(
+    logged: &str,
+    store: impl FnOnce(&str) -> SqlStoreBuilder<D>,
+) {
     const SECRET: &str = "4242 4242 4242 4242";
     let log = Log::default();
     let writer = log.clone();
@@ -48,8 +62,8 @@ async fn no_log_has_an_answer<D: Server>() {
         .with_writer(move || writer.clone())
         .finish();
     let place = TestDatabase::new::<D>();
-    let _logged = tracing::subscriber::set_default(subscriber);
-    let store = SqlStore::<D>::builder(&place.url).connections(1).connect();
+    let _logging = subscriber.set_default();
+    let store = store(&place.url).connections(1).connect();
     let store = store.await.expect("the database is up");
     store.migrate().await.expect("the table is made");
     let engine = Engine::new(store);
@@ -62,7 +76,7 @@ async fn no_log_has_an_answer<D: Server>() {
     }
     let log = log.0.lock().unwrap();
     let log = String::from_utf8_lossy(&log).to_lowercase();
-    assert!(log.contains("sqlx"), "nothing is logged");
+    assert!(log.contains(logged), "nothing is logged");
     let mut hex = String::new();
     for byte in SECRET.bytes() {
         write!(hex, "{byte:02x}").expect("there is room");

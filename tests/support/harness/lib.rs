@@ -1,6 +1,6 @@
 //! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`PgBouncer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
 //! or [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
-//! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
+//! [`ChromeDriver`], and a [`PaymentSdk`] and a [`CatalogClient`] that repeat their requests.
 //!
 //! The harness panics on an error, with a message that names the remedy, because a test cannot
 //! handle it. A missing server binary is such a panic, never a skip.
@@ -32,6 +32,7 @@ macro_rules! is_a {
 
 mod account;
 mod builder;
+mod catalog_client;
 mod certificates;
 mod child;
 mod chrome_driver;
@@ -44,6 +45,7 @@ mod database_builder;
 mod dir;
 mod edition;
 mod family;
+mod http_proxy;
 mod kafka;
 mod mariadb;
 mod monitor;
@@ -75,6 +77,7 @@ mod zookeeper;
 
 pub use builder::RedisServerBuilder;
 pub(crate) use builder::StartError;
+pub use catalog_client::CatalogClient;
 pub use certificates::Certificates;
 pub use chrome_driver::ChromeDriver;
 pub use chromium::Chromium;
@@ -84,6 +87,7 @@ pub use database::DatabaseServer;
 pub use database_builder::DatabaseServerBuilder;
 pub use dir::TestDir;
 pub use edition::Edition;
+pub use http_proxy::{HttpFault, HttpProxy};
 pub use kafka::KafkaCluster;
 pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 pub use monitor::{Command, Monitor};

@@ -2,6 +2,7 @@
 
 use idem_runtime::{Error, idempotent};
 use sqlx::PgTransaction;
+use std::time::Duration;
 
 #[idempotent(key = order, on_error = release)]
 async fn moved_argument(order: String) -> Result<usize, Error> {
@@ -13,6 +14,11 @@ async fn moved_argument(order: String) -> Result<usize, Error> {
 async fn committed_in_the_body(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, Error> {
     tx.commit().await.ok();
     Ok(order)
+}
+
+#[idempotent(key = order, on_error = release, ttl = |_| Duration::from_secs(order.len() as u64))]
+async fn moved_into_the_body(order: String) -> Result<usize, Error> {
+    Ok(order.len())
 }
 
 struct Note<'a>(&'a str);

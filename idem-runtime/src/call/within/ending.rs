@@ -17,6 +17,7 @@ use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
@@ -134,6 +135,10 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                     let reason = &lost.to_string();
                     self.emit(EventKind::Unsaved { reason });
                 }
+                if answer.life == ChosenLife::Panicked {
+                    let message = ChosenLife::PANICKED;
+                    self.emit(EventKind::Warning { message });
+                }
                 let (outcome, schema) = (answer.outcome, answer.schema);
                 let stored = self.store(claim, answer, !succeeded).await;
                 match stored {
@@ -172,11 +177,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             outcome,
             schema,
             mut record,
+            life,
             ..
         } = answer;
         let header = Header {
             state: State::Done { outcome, schema },
-            retain: self.policy.life_of(outcome),
+            retain: self.policy.life_of(outcome, life),
             ..claim
         };
         record[..HEADER].copy_from_slice(&header.encode());
@@ -186,7 +192,6 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         let key = &self.running.name.key;
         let stored = Box::pin(store.complete_within(session, key, &record, undo));
         let stored = before_deadline(&self.engine, &self.running.name.key, stored).await;
-        let stored = stored.and_then(|()| self.part.is_even(&self.running.name.key));
         if stored.is_err() {
             self.part.leave(&self.engine.core).await;
         }
@@ -196,12 +201,17 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     /// Ends a transaction that was begun for this call; the caller ends any other.
     async fn commit_or_roll_back(&mut self, commits: bool) -> Result<(), Error> {
-        if !self.part.own {
+        let core = &self.engine.core;
+        if self.part.own && !commits {
+            self.part.roll_back(core).await;
             return Ok(());
         }
-        let core = &self.engine.core;
-        if !commits {
-            self.part.roll_back(core).await;
+        let is_even = self.part.is_even(&self.running.name.key);
+        if is_even.is_err() {
+            self.part.leave(core).await;
+            return is_even;
+        }
+        if !self.part.own {
             return Ok(());
         }
         let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);

@@ -1,7 +1,9 @@
 //! An encoded result: a record to store, or a release.
 
 use std::any::type_name;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 
 use super::failure::Unencodable;
 use super::format::Format;
@@ -9,6 +11,7 @@ use super::format::Format;
 use super::layout::OWN;
 use super::replay::Replay;
 use super::sink::Sink;
+use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::class::Class;
 use crate::record::transition::Remains;
 use crate::record::unknown_cause::Cause;
@@ -33,6 +36,35 @@ pub struct EncodedAnswer {
     pub(crate) record: Vec<u8>,
     /// The reason of a tombstone; `None` for any other outcome.
     pub(crate) lost: Option<Unencodable>,
+    /// The life that the answer chose.
+    pub(crate) life: ChosenLife,
+    /// The answer of an outcome that is unknown until it is complete.
+    pub(super) later: Option<Box<LaterAnswer>>,
+}
+
+/// An answer that is complete some time after its caller has got the beginning of it.
+#[cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "only a response is streamed")
+)]
+pub(crate) struct LaterAnswer {
+    pub(crate) answer: Pin<Box<dyn Future<Output = Encoded> + Send>>,
+    /// Whether the outcome is unknown until then, so that no body starts after a crash. Otherwise the claim is held, and
+    /// lapses in a crash as that of any body.
+    pub(crate) is_unknown_meanwhile: bool,
+    /// The reason not to store it if it is not complete within `max_run`.
+    pub(crate) overdue: Unencodable,
+}
+
+debug_fields!(LaterAnswer {
+    is_unknown_meanwhile
+});
+
+impl EncodedAnswer {
+    /// Whether the answer is complete later.
+    pub(crate) fn is_later(&self) -> bool {
+        self.later.is_some()
+    }
 }
 
 // Without the record, which holds the answer and may be confidential.
@@ -59,7 +91,40 @@ impl Encoded {
             schema,
             record,
             lost,
+            life: ChosenLife::Open,
+            later: None,
         })
+    }
+
+    /// The record of an answer that is complete later; that of an unknown outcome until then.
+    #[cfg(feature = "http")]
+    pub(crate) fn later(later: LaterAnswer) -> Self {
+        Self::Store(EncodedAnswer {
+            outcome: OutcomeKind::Unknown,
+            schema: Cause::Streaming.code(),
+            record: vec![0; HEADER],
+            lost: None,
+            life: ChosenLife::Open,
+            later: Some(Box::new(later)),
+        })
+    }
+
+    /// Takes the answer that is complete later, if it is one.
+    pub(crate) fn take_later(&mut self) -> Option<Box<LaterAnswer>> {
+        match self {
+            Self::Store(answer) => answer.later.take(),
+            Self::Release(_) => None,
+        }
+    }
+
+    /// Sets the life of what is stored.
+    #[inline]
+    pub(crate) fn choose_life(&mut self, life: ChosenLife) {
+        if life != ChosenLife::Open
+            && let Self::Store(answer) = self
+        {
+            answer.life = life;
+        }
     }
 
     /// The record of an answer as JSON. `None`: this is no JSON, as some JSON is no text or number of Rust.

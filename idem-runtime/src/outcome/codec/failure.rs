@@ -25,7 +25,7 @@ pub enum Unencodable {
     Unclassified,
     /// The operating system provided no randomness to encrypt it with.
     NotEncrypted,
-    /// It is a streamed response.
+    /// It is an upgrade, or a streamed response that is not recorded, or not to its end.
     #[cfg(feature = "http")]
     Stream,
 }
@@ -47,7 +47,8 @@ display_text!(Unencodable {
         "the operating system gave no randomness to encrypt it with; duplicates get `NotStored`";
     #[cfg(feature = "http")]
     Self::Stream =>
-        "it is a stream (`text/event-stream`, `multipart/x-mixed-replace`) or an upgrade; duplicates get `NotStored`";
+        "it is an upgrade, or a stream that is not recorded (`record_streams`) or goes on for longer than `max_run`; \
+         duplicates get `NotStored`";
 });
 
 /// Reason that a stored answer cannot be read back. The record is kept, and nothing runs.

@@ -22,6 +22,7 @@ mod sink;
 mod tests;
 
 pub use self::body::Body;
+pub(crate) use self::encoded::LaterAnswer;
 pub use self::encoded::{Encoded, EncodedAnswer};
 #[cfg(feature = "encryption")]
 pub use self::encryption::EncryptionKeys;

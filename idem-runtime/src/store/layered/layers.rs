@@ -127,7 +127,7 @@ impl Layers {
                 if decision == BreakerDecision::Probe {
                     let layers = Arc::clone(self);
                     let works = false;
-                    let probe = Probe { layers, works };
+                    let probe = FastStoreProbe { layers, works };
                     self.background.run(probe.run(copy.clone()));
                 }
                 count(&self.counters.skipped);
@@ -385,12 +385,12 @@ impl Drop for Writing {
 }
 
 /// A probe for the return of the fast store. Dropped before its end (it panicked, or has no thread), it has failed.
-struct Probe {
+struct FastStoreProbe {
     layers: Arc<Layers>,
     works: bool,
 }
 
-impl Probe {
+impl FastStoreProbe {
     /// Checks whether the fast store replies again, within `patience`.
     async fn run(mut self, copy: RecordKey) {
         for _ in 0..PROBE_REQUESTS {
@@ -404,7 +404,7 @@ impl Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for FastStoreProbe {
     fn drop(&mut self) {
         let Self { layers, works } = self;
         if let Some(BreakerEvent::Closed) = layers.breaker.probed(*works, Instant::now()) {

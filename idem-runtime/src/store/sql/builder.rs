@@ -9,7 +9,7 @@ use super::backend::Backend;
 use super::failure::store_error;
 use super::hit_rate::HitRate;
 use super::login::Login;
-use super::pool::ConnectionPool;
+use super::pool::{ConnectionPool, Sending};
 use super::source::{IntoSqlSource, SqlSource};
 #[cfg(feature = "_sqlite")]
 use super::sqlite::group_commit::GroupCommit;
@@ -39,6 +39,8 @@ pub struct SqlStoreBuilder<B: Backend> {
     connections: usize,
     response_timeout: Duration,
     credentials: Option<CredentialsProvider>,
+    /// `None`: as the client does.
+    named_statements: Option<bool>,
     max_record_bytes: usize,
 }
 
@@ -74,6 +76,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             connections: 8,
             response_timeout: Duration::from_secs(2),
             credentials: None,
+            named_statements: None,
             max_record_bytes: 64 << 20,
         }
     }
@@ -141,13 +144,14 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let group_commit = client.writer();
         #[cfg(feature = "_sqlite")]
         let group_commit = group_commit.map(|client| Arc::new(GroupCommit::new(client)));
+        let sending = Sending::of(&*client, self.named_statements);
         let login = Login::new(Arc::clone(&client), self.credentials, self.response_timeout);
         let login = Arc::new(login);
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
         let pool = |most: (usize, usize)| {
             let pool = ConnectionPool::new(
-                (B::DIALECT, Arc::clone(&login)),
+                (B::DIALECT, sending, Arc::clone(&login)),
                 most,
                 self.response_timeout,
                 Arc::clone(&clock),
@@ -220,6 +224,26 @@ impl SqlStoreBuilder<super::backend::MySql> {
 #[cfg(feature = "_postgres")]
 impl SqlStoreBuilder<super::backend::Postgres> {
     credentials!();
+
+    /// Whether the store's statements are prepared under names.
+    ///
+    /// A connection prepares a named statement once; the server parses and plans an unnamed one at each call. `false` is
+    /// for a pooler that gives a session of the server to another client after each transaction, and does not know names:
+    /// PgBouncer in transaction mode before its version 1.21, or without `max_prepared_statements`. There a name is
+    /// unknown in the next session, or is **another statement**, of another process.
+    ///
+    /// | client | default | a statement without a name |
+    /// |---|---|---|
+    /// | tokio-postgres, deadpool-postgres, bb8-postgres | `false` | one message |
+    /// | sqlx, others | `true` | a transaction of its own: four round trips |
+    /// | diesel-async | `true` | the same, but the client itself names those that set up a connection |
+    ///
+    /// `true` does not undo sqlx's `statement_cache_capacity(0)`. A statement in a transaction of the caller has a name
+    /// if those of the store have one, or if sqlx keeps others on that connection; by tokio-postgres it never has one.
+    pub fn named_statements(mut self, named: bool) -> Self {
+        self.named_statements = Some(named);
+        self
+    }
 }
 
 /// The table with its schema in front.

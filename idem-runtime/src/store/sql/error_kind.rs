@@ -27,6 +27,8 @@ pub(crate) enum SqlErrorKind {
     Unavailable,
     /// It has no connection left, or has ended the statement for a limit of its own.
     Busy,
+    /// Its session has no prepared statement of this name.
+    NoStatement,
     /// It only reads.
     ReadOnly,
     /// Its transaction is over, or failed, or a savepoint in it is gone.
@@ -38,6 +40,6 @@ pub(crate) enum SqlErrorKind {
 impl SqlErrorKind {
     /// Whether the outcome of the statement is unknown, and its connection unusable.
     pub(crate) fn is_silence(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Busy)
+        matches!(self, Self::Unavailable | Self::Busy | Self::NoStatement)
     }
 }

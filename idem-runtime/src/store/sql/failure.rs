@@ -98,6 +98,12 @@ fn server_error(dialect: &Dialect, what: &str, kind: SqlErrorKind, code: &str) -
             "the server has no connection left, or has ended the statement for a limit or a fault of its own; see \
              its log",
         ),
+        SqlErrorKind::NoStatement => (
+            Unavailable,
+            "its session has no such prepared statement: a proxy has ended it, or has given the store the session of \
+             another client; PgBouncer needs version 1.21 and `max_prepared_statements`, or the store's builder \
+             `named_statements(false)`",
+        ),
         SqlErrorKind::ReadOnly => (
             Unavailable,
             "the server is read-only, as a standby is; idem needs one that writes",

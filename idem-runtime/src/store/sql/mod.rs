@@ -37,10 +37,10 @@
 //!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL. By tokio-postgres a store is
 //!   made of `(config, connector)`, with `sslmode=require`.
 //! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs
-//!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: set
-//!   `statement_cache_capacity(0)` on sqlx's options, and each statement of the store is sent without a name, in a
+//!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: with
+//!   `named_statements(false)` of the builder each statement of the store is sent without a name, in a
 //!   transaction of its own: four round trips in place of one. By tokio-postgres neither setting is needed: each statement
-//!   is one message without a name. Each transaction with a call or a step in it holds a
+//!   is one message without a name, unless `named_statements(true)` asks for names. Each transaction with a call or a step in it holds a
 //!   server session until it is committed, while the store needs another one.
 //! - **A server that is read-only**, full, or that fails over refuses claims with an error that states so.
 //!

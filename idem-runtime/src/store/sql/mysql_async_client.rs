@@ -7,7 +7,7 @@ mod row;
 
 use mysql_async::Transaction;
 
-use self::message::{Message, session};
+use self::message::{MySqlAsyncMessage, session};
 use super::dialect::Dialect;
 use super::session::{SqlFuture, SqlReceiver, SqlSession, SqlStatement};
 use super::transaction::SqlTransaction;
@@ -21,6 +21,6 @@ impl SqlTransaction for Transaction<'_> {
     }
 
     fn give_up(&mut self) {
-        drop(Message::on(self));
+        drop(MySqlAsyncMessage::on(self));
     }
 }

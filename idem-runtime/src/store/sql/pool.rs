@@ -21,13 +21,38 @@ use super::failure::{login_error, store_error};
 use super::login::Login;
 use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stall};
 use super::queued_call::QueuedCall;
-use super::session::{SqlSession, execute};
+use super::session::{SqlClient, SqlSession, execute};
 #[cfg(feature = "_sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::statement::{Statement, StatementOutcome, StatementReply};
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
+
+/// How the store's own connections send a statement.
+#[derive(Clone, Copy)]
+pub(super) enum Sending {
+    /// By a name that the connection keeps.
+    Named,
+    /// Without a name, in one message.
+    Unnamed,
+    /// Without a name, in a transaction that holds a proxy's session from its first message to its last.
+    InTransaction,
+}
+
+impl Sending {
+    /// `named`: as the builder has it.
+    pub(super) fn of(client: &dyn SqlClient, named: Option<bool>) -> Self {
+        let is_one_message = client.is_one_message();
+        if !client.is_unnamed() && named.unwrap_or(!is_one_message) {
+            Self::Named
+        } else if is_one_message {
+            Self::Unnamed
+        } else {
+            Self::InTransaction
+        }
+    }
+}
 
 /// Begins the transaction of an unnamed statement, of PostgreSQL.
 ///
@@ -49,8 +74,7 @@ struct IdleConnections {
 pub(crate) struct ConnectionPool {
     dialect: &'static Dialect,
     login: Arc<Login>,
-    /// As [`SqlClient::is_unnamed`](super::session::SqlClient::is_unnamed).
-    unnamed: bool,
+    sending: Sending,
     idle: Mutex<IdleConnections>,
     permits: Arc<PermitQueue>,
     most: usize,
@@ -68,15 +92,15 @@ debug_fields!(ConnectionPool {
 impl ConnectionPool {
     /// `reserved` of at most `most` connections are for statements that end or keep a claim.
     pub(crate) fn new(
-        (dialect, login): (&'static Dialect, Arc<Login>),
+        (dialect, sending, login): (&'static Dialect, Sending, Arc<Login>),
         (most, reserved): (usize, usize),
         response_timeout: Duration,
         clock: Arc<ServerClock>,
     ) -> Self {
         Self {
-            unnamed: login.client.is_unnamed(),
             dialect,
             login,
+            sending,
             idle: Mutex::new(IdleConnections {
                 connections: Vec::new(),
                 last_reply: Instant::now(),
@@ -369,18 +393,21 @@ impl ConnectionPool {
         statement: &Statement,
         arguments: Arguments<'_>,
     ) -> Result<StatementReply, SqlError> {
-        if self.unnamed {
+        match self.sending {
+            Sending::Named => statement.send(conn, arguments, true).await,
+            Sending::Unnamed => statement.send(conn, arguments, false).await,
             // Boxed, because it is rare, and its state would be part of every future.
-            return Box::pin(run_unnamed(conn, statement, arguments)).await;
+            Sending::InTransaction => {
+                Box::pin(run_in_transaction(conn, statement, arguments)).await
+            }
         }
-        statement.send(conn, arguments, true).await
     }
 
     /// Whether a statement in a transaction of a caller has a name.
     ///
     /// The options of its connection are not known; as a rule they are those of the store.
     pub(crate) fn names_on(&self, conn: &dyn SqlSession) -> bool {
-        !self.unnamed || conn.keeps_statements()
+        matches!(self.sending, Sending::Named) || conn.keeps_statements()
     }
 
     /// Reports the time in a reply to the clock.
@@ -457,7 +484,7 @@ impl ConnectionPool {
 }
 
 /// Sends a statement without a name, in a transaction that holds a proxy's session for it.
-async fn run_unnamed(
+async fn run_in_transaction(
     conn: &mut dyn SqlSession,
     statement: &Statement,
     arguments: Arguments<'_>,

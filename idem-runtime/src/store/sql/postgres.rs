@@ -131,8 +131,8 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
         ),
         "42P05" => SqlErrorKind::Setting(
             "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
-             and `max_prepared_statements`, or a client without named statements (sqlx: \
-             `statement_cache_capacity(0)`)",
+             and `max_prepared_statements`, or the store's builder `named_statements(false)` (your own connections by \
+             sqlx: `statement_cache_capacity(0)`)",
         ),
         "08P01" if refuses_start_up(text, "extra_float_digits") => SqlErrorKind::Setting(
             "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
@@ -142,11 +142,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
             "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
              `ignore_startup_parameters`",
         ),
-        // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
-        // prepared statements. Nothing is known of an error whose code the client does not give.
-        "" | "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" | "26000" => {
-            SqlErrorKind::Busy
-        }
+        "26000" => SqlErrorKind::NoStatement,
+        // PgBouncer without room for another client returns 08P01. The last two: it has ended the session. Nothing is
+        // known of an error whose code the client does not give.
+        "" | "08P01" | "40003" | "53300" | "57014" | "25P03" | "25P04" => SqlErrorKind::Busy,
         // `XX000` is also what Supavisor returns without room for another client, or without its server.
         code if code.starts_with("58") || code.starts_with("XX") => SqlErrorKind::Busy,
 

@@ -134,11 +134,18 @@ pub trait SqlClient: Send + Sync {
     /// both along.
     fn connect(&self, credentials: Option<Credentials>) -> SqlFuture<'_, Box<dyn SqlSession>>;
 
-    /// Whether its statements have no names.
+    /// Whether its own options leave no statement a name.
     ///
     /// The store then sends each in a transaction of its own: a statement may be prepared and executed in two
     /// messages, between which a proxy gives the session, and with it the unnamed statement, to another client.
     fn is_unnamed(&self) -> bool {
+        false
+    }
+
+    /// Whether a statement without a name is one message.
+    ///
+    /// Such a statement needs no transaction, and by default none of the store's has a name.
+    fn is_one_message(&self) -> bool {
         false
     }
 

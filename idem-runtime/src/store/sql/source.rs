@@ -13,7 +13,7 @@ use crate::store::StoreErrorKind;
 ///
 /// Made of a URL or of the options or the pool of a client. Of a pool the options are used, not the connections: see
 /// [`SqlStore`](super::SqlStore). Settings that idem has no name for (TLS, certificates, the size of sqlx's statement
-/// cache, which must be 0 for PgBouncer before its version 1.21) are set on the client's own options.
+/// cache) are set on the client's own options.
 ///
 /// | source | client |
 /// |---|---|

@@ -64,12 +64,12 @@ async fn next<T>(stream: &mut BoxStream<'_, T>) -> Option<T> {
 }
 
 /// A row of sqlx, and whether the types of its columns are checked.
-struct Columns<'r, R> {
+struct SqlxRow<'r, R> {
     row: &'r R,
     checks: bool,
 }
 
-impl<R: Row> Columns<'_, R>
+impl<R: Row> SqlxRow<'_, R>
 where
     usize: sqlx::ColumnIndex<R>,
 {
@@ -88,13 +88,13 @@ where
 }
 
 /// A database of sqlx that has arrays, or leaves them out.
-trait Arrays: sqlx::Database {
+trait SqlxArrays: sqlx::Database {
     /// Adds an array.
     fn add_array(arguments: &mut Self::Arguments, array: SqlArray<'_>) -> Result<(), BoxDynError>;
 }
 
 /// The arguments of a statement, as sqlx has them.
-fn bound<D: Arrays>(statement: &SqlStatement<'_>) -> Result<D::Arguments, SqlError>
+fn bound<D: SqlxArrays>(statement: &SqlStatement<'_>) -> Result<D::Arguments, SqlError>
 where
     for<'a> &'a [u8]: Encode<'a, D> + Type<D>,
     for<'a> Option<&'a [u8]>: Encode<'a, D> + Type<D>,
@@ -198,7 +198,7 @@ macro_rules! session {
                     last_insert_id: last_insert_id(&done),
                 })?,
                 sqlx::Either::Right(row) => {
-                    $receive(SqlReply::Row(&Columns {
+                    $receive(SqlReply::Row(&SqlxRow {
                         row: &row,
                         checks: $checks,
                     }))?;

@@ -1,15 +1,16 @@
 //! tokio-postgres as a client: its transactions are those of callers, and its connections those of a store.
 
 mod connections;
+mod prepared;
 mod values;
 
 use std::future::poll_fn;
 use std::pin::pin;
 
 use futures_core::Stream as _;
-use tokio_postgres::{Client, Error, SimpleQueryMessage, Transaction};
+use tokio_postgres::{Client, Error, RowStream, SimpleQueryMessage, Transaction};
 
-use self::values::{Parameter, Texts, Values};
+use self::values::{Parameter, TextRow, TypedRow};
 use super::dialect::Dialect;
 use super::error::SqlError;
 use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
@@ -36,8 +37,6 @@ fn session_error(error: Error) -> SqlError {
 }
 
 /// Sends a statement without a name, and the types of its parameters with it, in one message.
-///
-/// The client logs the parameters of statements with a name, and no others.
 async fn send(
     client: &Client,
     statement: SqlStatement<'_>,
@@ -45,10 +44,15 @@ async fn send(
 ) -> Result<(), SqlError> {
     let parameters = statement.arguments().map(Parameter::typed);
     let rows = client.query_typed_raw(statement.text(), parameters).await;
-    let mut rows = pin!(rows.map_err(session_error)?);
+    forward(rows.map_err(session_error)?, receive).await
+}
+
+/// Forwards the rows and the end of a statement.
+async fn forward(rows: RowStream, receive: &mut SqlReceiver<'_>) -> Result<(), SqlError> {
+    let mut rows = pin!(rows);
     while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
         let row = row.map_err(session_error)?;
-        receive(SqlReply::Row(&Values(&row)))?;
+        receive(SqlReply::Row(&TypedRow(&row)))?;
     }
     receive(SqlReply::done(rows.rows_affected().unwrap_or(0)))
 }
@@ -61,7 +65,7 @@ async fn script(
     let replies = client.simple_query(&script).await.map_err(session_error)?;
     for reply in replies {
         match reply {
-            SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&Texts(&row)))?,
+            SimpleQueryMessage::Row(row) => receive(SqlReply::Row(&TextRow(&row)))?,
             SimpleQueryMessage::CommandComplete(affected) => receive(SqlReply::done(affected))?,
             _ => {}
         }
@@ -99,14 +103,12 @@ macro_rules! session {
     };
 }
 
-use session;
-
 // Its depth is always 1: while a transaction within it exists, which is a savepoint, that borrows it.
 impl SqlSession for Transaction<'_> {
     session!(|transaction| transaction.client());
 }
 
-/// The statements of a connection of the store, or of a pool.
+/// The statements of a connection of a pool.
 ///
 /// It is no [`SqlTransaction`]: its own transactions are of another type, and it does not count those that a SQL text
 /// begins.

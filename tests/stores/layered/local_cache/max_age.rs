@@ -10,7 +10,7 @@ use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Fixture, memory};
 
-/// A value and an error, each with its own retention.
+/// A value, one that chooses its life, and an error, each with its own retention.
 #[tokio::test]
 async fn an_answer_ends_with_its_record_to_the_millisecond() {
     let clock = ManualClock::new();
@@ -19,7 +19,11 @@ async fn an_answer_ends_with_its_record_to_the_millisecond() {
         engine.error_ttl(Duration::from_secs(4))
     })
     .await;
-    for (ends, seconds) in [(Ok(()), 10), (Err(Failure::Declined), 4)] {
+    for (ends, chosen, seconds) in [
+        (Ok(()), None, 10),
+        (Ok(()), Some(Duration::from_secs(7)), 7),
+        (Err(Failure::Declined), Some(Duration::from_secs(1)), 4),
+    ] {
         // One more than the runs of the body.
         let runs = async || {
             let (before, call) = (fixture.run(), fixture.call(&seconds.to_string()));
@@ -27,6 +31,7 @@ async fn an_answer_ends_with_its_record_to_the_millisecond() {
                 let run = fixture.run();
                 ends.clone().map(|()| run)
             };
+            let call = call.ttl_of(move |_: &u32| chosen);
             let _: Result<u32, Failure> = call.run(body).await;
             fixture.run() - before
         };

@@ -16,6 +16,9 @@ use crate::transactions::clients::{Client, Ended, TokioPostgres};
 /// What PgBouncer 1.18 needs for any client of sqlx.
 const ACCEPTS: (&str, &str) = ("ignore_startup_parameters", "extra_float_digits");
 
+/// The advice for a pooler without support for names.
+const UNNAMED: &str = "`named_statements(false)`";
+
 /// Bodies at once, each with a session of the server for as long as it runs.
 const BODIES: usize = 4;
 
@@ -107,6 +110,8 @@ async fn transaction_pooling_serves_calls_replays_transactions_and_steps() {
         PostgresStore::builder(options.statement_cache_capacity(0))
     };
     assert_served::<Postgres>(&[ACCEPTS], unnamed).await;
+    let unnamed = |url: &str| PostgresStore::builder(url).named_statements(false);
+    assert_served::<Postgres>(&[ACCEPTS], unnamed).await;
 }
 
 /// No setting of the pooler, and none of the client.
@@ -150,7 +155,7 @@ async fn assert_served<C: Client<Database = Postgres>>(
     // Nothing stays in a session that belongs to every client.
     let mut held = Vec::new();
     for _ in 0..BODIES {
-        let mut conn = C::connect(&url).await;
+        let mut conn = TokioPostgres::connect(&url).await;
         conn.run("BEGIN").await.unwrap();
         let kept = "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''";
         assert_eq!(conn.count(kept).await, 0);
@@ -176,6 +181,80 @@ async fn a_missing_pooler_setting_is_reported() {
     let (one, other) = (connect().await.unwrap(), connect().await.unwrap());
     one.migrate().await.unwrap();
     let refused = claim_of(&one, 1).await.and(claim_of(&other, 1).await);
-    let capacity = "`statement_cache_capacity(0)`";
-    assert_says(refused, Refused, &["a claim", "PgBouncer", capacity]);
+    assert_says(refused, Refused, &["a claim", "PgBouncer", UNNAMED]);
+}
+
+fn by_tokio_postgres(url: &str, named: bool) -> SqlStoreBuilder<Postgres> {
+    let config: tokio_postgres::Config = url.parse().unwrap();
+    PostgresStore::builder(config).named_statements(named)
+}
+
+/// Their names are numbers of the process: another one has the same.
+#[tokio::test]
+async fn a_session_with_the_statements_of_another_process_is_refused() {
+    let server = PostgresServer::start();
+    let pooler = PgBouncer::start(&server, &[("default_pool_size", "1")]);
+    let url = server.url_at(pooler.addr());
+    let unnamed = by_tokio_postgres(&url, false).connect().await.unwrap();
+    unnamed.migrate().await.unwrap();
+    let mut beside = TokioPostgres::connect(&server.url()).await;
+    let _kept = beside.prepare("SELECT 1").await.unwrap();
+    let number = "SELECT substr(name, 2)::bigint FROM pg_prepared_statements WHERE name <> ''";
+    let number = beside.count(number).await;
+    let mut other = TokioPostgres::connect(&url).await;
+    let prepares = format!(
+        "DO $$ BEGIN FOR number IN {number}..{} LOOP \
+         EXECUTE format('PREPARE s%s AS SELECT 1', number); END LOOP; END $$",
+        number + 2_000
+    );
+    other.run(&prepares).await.unwrap();
+    let named = by_tokio_postgres(&url, true).connect().await.unwrap();
+    let refused = claim_of(&named, 1).await;
+    assert_says(refused, Refused, &["a claim", "PgBouncer", UNNAMED]);
+    assert_eq!(server.execute("SELECT count(*) FROM idem_records"), "0");
+    let claimed = claim_of(&unnamed, 1).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
+}
+
+/// Each session knows some of the names. What is refused was not executed, and a call that tries again runs once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_a_session_does_not_know_is_refused() {
+    let server = PostgresServer::start();
+    let pooler = PgBouncer::start(&server, &[("default_pool_size", "3")]);
+    let url = server.url_at(pooler.addr());
+    let store = by_tokio_postgres(&url, true).connect().await.unwrap();
+    store.migrate().await.unwrap();
+    let (mut granted, mut refused) = (0, 0);
+    let claiming = async {
+        for round in 0.. {
+            let claims = (0..64).map(|number| claim_of(&store, 64 * round + number));
+            for claimed in join_all(claims).await {
+                match claimed {
+                    Ok(ClaimReply::Granted { .. }) => granted += 1,
+                    Ok(other) => panic!("{other:?}"),
+                    error => {
+                        refused += 1;
+                        assert_says(error, Unavailable, &["a claim", "PgBouncer", UNNAMED]);
+                    }
+                }
+            }
+            if refused > 0 {
+                return;
+            }
+        }
+    };
+    patiently("a claim is refused", claiming).await;
+    let records = "SELECT count(*) FROM idem_records";
+    assert_eq!(server.execute(records), granted.to_string());
+
+    let fixture = Fixture::on(&store);
+    let keys: Vec<_> = (0..KEYS).map(|key| key.to_string()).collect();
+    let answers = join_all(keys.iter().map(|key| fixture.pay(key))).await;
+    assert_eq!(fixture.all_effects(), KEYS);
+    let unnamed = by_tokio_postgres(&url, false).connect().await.unwrap();
+    let unnamed = fixture.beside(&unnamed);
+    for (key, answer) in keys.iter().zip(answers) {
+        assert_eq!(unnamed.pay(key).await, answer);
+        assert_eq!(unnamed.effects(key), 1);
+    }
 }

@@ -13,6 +13,9 @@ use tokio_postgres::{Config, NoTls};
 use super::prelude::*;
 use crate::transactions::clients::DeadpoolPostgres;
 
+/// Statements without names, and with them.
+const NAMED: [bool; 2] = [false, true];
+
 fn config(server: &PostgresServer) -> Config {
     server.url().parse().unwrap()
 }
@@ -29,17 +32,23 @@ async fn a_store_of_a_pool_takes_none_of_its_connections() {
     let deadpool = DeadpoolPostgres::pool_of_one(&server.url());
     let bb8 = bb8_of_one(&server);
     let (_one, _other) = (deadpool.get().await.unwrap(), bb8.get().await.unwrap());
-    let stores = [
-        PostgresStore::connect(&deadpool).await.unwrap(),
-        PostgresStore::connect(&bb8).await.unwrap(),
-    ];
+    let mut stores = Vec::new();
+    for named in NAMED {
+        for of_pool in [
+            PostgresStore::builder(&deadpool),
+            PostgresStore::builder(&bb8),
+        ] {
+            let store = of_pool.named_statements(named).connect();
+            stores.push(store.await.unwrap());
+        }
+    }
     stores[0].migrate().await.unwrap();
     let fixture = Fixture::on(&stores[0]);
-    let answers = [
-        fixture.pay("a").await.unwrap(),
-        fixture.beside(&stores[1]).pay("a").await.unwrap(),
-    ];
-    assert_eq!(answers[0], answers[1]);
+    let mut answers = Vec::new();
+    for store in &stores {
+        answers.push(fixture.beside(store).pay("a").await.unwrap());
+    }
+    assert_eq!(answers, [&*answers[0]; 4]);
     assert_eq!(fixture.all_effects(), 1);
     assert_eq!((deadpool.status().size, bb8.state().connections), (1, 1));
 }
@@ -88,30 +97,135 @@ async fn a_configuration_that_cannot_connect_is_reported() {
 #[tokio::test]
 async fn connections_that_were_cut_are_replaced() {
     let server = PostgresServer::start();
-    let proxy = TcpProxy::start(server.addr());
-    let config: Config = server.url_at(proxy.addr()).parse().unwrap();
-    let store = PostgresStore::connect(config).await.unwrap();
-    store.migrate().await.unwrap();
-    claim_of(&store, 1).await.unwrap();
-    proxy.cut();
-    claim_of(&store, 2).await.unwrap();
-    proxy.drop_next_reply_to("INSERT INTO");
-    claim_of(&store, 3).await.unwrap();
-    assert_eq!(proxy.stats().dropped_replies, 1);
+    for named in NAMED {
+        let proxy = TcpProxy::start(server.addr());
+        let config: Config = server.url_at(proxy.addr()).parse().unwrap();
+        let store = PostgresStore::builder(config).named_statements(named);
+        let store = store.connect().await.unwrap();
+        store.migrate().await.unwrap();
+        let claim = async |number: u64| {
+            let claimed = claim_of(&store, number + 10 * u64::from(named)).await;
+            assert!(
+                matches!(claimed, Ok(ClaimReply::Granted { .. })),
+                "{claimed:?}"
+            );
+        };
+        claim(1).await;
+        proxy.cut();
+        claim(2).await;
+        // An argument of the claim: a named statement is sent without its text.
+        proxy.drop_next_reply_to("elsewhere");
+        claim(3).await;
+        assert_eq!(proxy.stats().dropped_replies, 1);
+    }
+}
+
+/// In the server's log a statement without a name is `<unnamed>`.
+#[tokio::test]
+async fn a_statement_with_a_name_is_prepared_once() {
+    let server = Postgres::serve(Postgres::LOGS);
+    let url = server.url();
+    open::<Postgres>(&url).await;
+    let config: Config = url.parse().unwrap();
+    let deadpool = DeadpoolPostgres::pool_of_one(&url);
+    let manager = PostgresConnectionManager::new(config.clone(), NoTls);
+    let bb8 = bb8::Pool::builder().build_unchecked(manager);
+    let mut number = 0;
+    for (store, is_named) in [
+        (PostgresStore::builder(&url), true),
+        (PostgresStore::builder(&url).named_statements(false), false),
+        (PostgresStore::builder(config.clone()), false),
+        (PostgresStore::builder(&deadpool), false),
+        (PostgresStore::builder(&bb8), false),
+        (PostgresStore::builder(config).named_statements(true), true),
+        (
+            PostgresStore::builder(&deadpool).named_statements(true),
+            true,
+        ),
+        (PostgresStore::builder(&bb8).named_statements(true), true),
+    ] {
+        let store = store.connect().await.unwrap();
+        let before = Postgres::statements(&server).len();
+        for _ in 0..3 {
+            number += 1;
+            claim_of(&store, number).await.unwrap();
+        }
+        let mut names = Vec::new();
+        let all = Postgres::statements(&server);
+        for line in &all[before..] {
+            let executed = line.split_once(" execute ");
+            names.extend(executed.and_then(|(_, statement)| statement.split(':').next()));
+        }
+        assert_eq!(names, [names[0]; 3], "{store:?}");
+        assert_eq!(names[0] != "<unnamed>", is_named, "{names:?} {store:?}");
+    }
+}
+
+/// The server refuses a prepared statement whose columns have another type by now (0A000).
+#[tokio::test]
+async fn a_store_goes_on_after_a_change_of_its_table() {
+    const STALE: &str = "cached plan must not change result type";
+    let server = PostgresServer::start();
+    let url = server.url();
+    open::<Postgres>(&url).await;
+    let by_tokio_postgres = |named| PostgresStore::builder(config(&server)).named_statements(named);
+    let mut refusals = Vec::new();
+    for (number, (store, column)) in [
+        (PostgresStore::builder(&url), "varchar"),
+        (by_tokio_postgres(true), "text"),
+        (by_tokio_postgres(false), "varchar"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let store = store.connect().await.unwrap();
+        let mut claims = Vec::new();
+        for round in 0..3 {
+            if round == 1 {
+                // As a migration may.
+                server.execute("ALTER TABLE idem_records ADD COLUMN IF NOT EXISTS extra bigint");
+            } else if round == 2 {
+                server.execute(&format!(
+                    "ALTER TABLE idem_records ALTER COLUMN state TYPE {column}"
+                ));
+            }
+            for key in [number as u64, 10 + 3 * number as u64 + round] {
+                claims.push(match claim_of(&store, key).await.unwrap() {
+                    ClaimReply::Granted { .. } => "granted",
+                    ClaimReply::Running { .. } => "running",
+                    other => panic!("{other:?}"),
+                });
+            }
+        }
+        let [first, rest @ ..] = &claims[..] else {
+            panic!("nothing is claimed");
+        };
+        assert_eq!(*first, "granted");
+        assert_eq!(
+            rest,
+            ["granted", "running", "granted", "running", "granted"]
+        );
+        refusals.push(server.log().matches(STALE).count());
+    }
+    assert_eq!(refusals, [1, 2, 2]);
 }
 
 /// A connection that the store gives up has a task of its own, which would wait for the reply of a silent server.
 #[tokio::test]
 async fn a_connection_without_a_reply_is_closed() {
     let server = PostgresServer::start();
-    let proxy = TcpProxy::start(server.addr());
-    let config: Config = server.url_at(proxy.addr()).parse().unwrap();
-    let store = PostgresStore::builder(config).response_timeout(Duration::from_secs(1));
-    let store = store.connect().await.unwrap();
-    store.migrate().await.unwrap();
-    assert!(proxy.stats().live > 0);
-    proxy.black_hole(true);
-    claim(&store).await.unwrap_err();
-    drop(store);
-    until("each connection is closed", || proxy.stats().live == 0).await;
+    for named in NAMED {
+        let proxy = TcpProxy::start(server.addr());
+        let config: Config = server.url_at(proxy.addr()).parse().unwrap();
+        let store = PostgresStore::builder(config).named_statements(named);
+        let store = store.response_timeout(Duration::from_secs(1)).connect();
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        claim(&store).await.unwrap();
+        assert!(proxy.stats().live > 0);
+        proxy.black_hole(true);
+        claim(&store).await.unwrap_err();
+        drop(store);
+        until("each connection is closed", || proxy.stats().live == 0).await;
+    }
 }

@@ -1,6 +1,6 @@
 //! Calls in a transaction of the caller whose future is dropped, at each of its polls.
 
-use std::future::poll_fn;
+use idem_tests::polls::{self, Dropped};
 
 use super::prelude::*;
 
@@ -76,18 +76,10 @@ async fn dropped_after<C: Client>(
     polls: usize,
 ) -> Option<Answer> {
     let call = fixture.call(key).in_tx(tx);
-    let mut call = Box::pin(call.run(async |tx: &mut C::Tx<'_>, _| {
+    let call = Box::pin(call.run(async |tx: &mut C::Tx<'_>, _| {
         let run = fixture.runs.start();
         insert_by(tx, key).await?;
         Answer::Ok(run)
     }));
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        call.as_mut().poll(cx).map(Some)
-    })
-    .await
+    polls::dropped_after(polls, Dropped::Woken, call).await
 }

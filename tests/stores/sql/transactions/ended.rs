@@ -1,5 +1,6 @@
 //! Transactions that are over before the body that runs in them.
 
+use idem_runtime::EngineBuilder;
 use idem_tests::orders::database::Database as _;
 use tokio::sync::Barrier;
 
@@ -179,19 +180,23 @@ async fn a_body_that_swallows_a_deadlock<D: Server>() {
 }
 
 /// A transaction of sqlx that is neither committed, rolled back nor dropped: a commit would be that of a
-/// savepoint.
+/// savepoint. Also by an engine that is disabled.
 async fn a_body_that_leaves_a_transaction_open<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let pool = pool_of_one(&fixture);
-    let mut conn = D::acquire(&pool).await.done();
-    let leaves = async |conn: &mut D::Conn| {
-        let mut tx = conn.begin().await.done();
-        insert::<D>(&mut tx, "mine").await.done();
-        std::mem::forget(tx);
-    };
-    let call = fixture.call_that_ends_after(&mut conn, |conn| conn, "mine", leaves, End::Value);
-    assert_aborted(&refusal(call.await.expect("it ends")));
-    drop(conn);
-    assert_eq!(fixture.kept("mine").await, (0, 0));
-    assert_usable("left open", &fixture, &pool).await;
+    for fixture in [
+        Fixture::<D>::new().await,
+        Fixture::with(EngineBuilder::disabled).await,
+    ] {
+        let pool = pool_of_one(&fixture);
+        let mut conn = D::acquire(&pool).await.done();
+        let leaves = async |conn: &mut D::Conn| {
+            let mut tx = conn.begin().await.done();
+            insert::<D>(&mut tx, "mine").await.done();
+            std::mem::forget(tx);
+        };
+        let call = fixture.call_that_ends_after(&mut conn, |conn| conn, "mine", leaves, End::Value);
+        assert_aborted(&refusal(call.await.expect("it ends")));
+        drop(conn);
+        assert_eq!(fixture.kept("mine").await, (0, 0));
+        assert_usable("left open", &fixture, &pool).await;
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use idem_runtime::life::LifeOf;
 use idem_runtime::store::sql::{SqlStore, SqlTransaction};
 use idem_runtime::{
     CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
@@ -275,7 +276,10 @@ impl<D: Database> Fixture<D> {
     }
 
     /// The call in a transaction of its own, with the order `mine`.
-    pub(crate) async fn committed(&self, call: CallBuilder<Classified>) -> Answer {
+    pub(crate) async fn committed<L>(&self, call: CallBuilder<Classified, L>) -> Answer
+    where
+        L: LifeOf<Answer>,
+    {
         let mut tx = self.begin().await;
         let answer = ordered(self, call, &mut tx, "mine").await;
         D::commit(tx).await.done();
@@ -370,9 +374,9 @@ pub(crate) async fn make<D: Database>(conn: &mut D::Conn, runs: &Runs, name: &st
 }
 
 /// A call that makes an order of this name.
-pub(crate) async fn ordered<D: Database>(
+pub(crate) async fn ordered<D: Database, L: LifeOf<Answer>>(
     fixture: &Fixture<D>,
-    call: CallBuilder<Classified>,
+    call: CallBuilder<Classified, L>,
     tx: &mut D::Tx,
     name: &str,
 ) -> Answer {

@@ -7,7 +7,7 @@ use super::prelude::*;
 
 on_each_database!(the_lives_of_a_record, the_first_caller_gets_what_is_stored,);
 
-/// A value and a kept error have lives of their own, and a cool-down ends.
+/// A value and a kept error have lives of their own, a value may choose one, and a cool-down ends.
 async fn the_lives_of_a_record<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let forever = || fixture.call("forever").ttl(FOREVER).fingerprint("a book");
@@ -30,6 +30,15 @@ async fn the_lives_of_a_record<D: Database>() {
     assert!(matches!(duplicate.kind(), ErrorKind::Duplicate { .. }));
     fixture.age(left).await;
     assert_eq!(fixture.committed(short()).await, Ok(4));
+
+    let quote = || fixture.call("quote");
+    let chosen = |_: &u32| Duration::from_mins(10);
+    for run in [5, 6] {
+        assert_eq!(fixture.committed(quote().ttl_of(chosen)).await, Ok(run));
+        fixture.age(Duration::from_mins(9)).await;
+        assert_eq!(fixture.replayed(quote()).await, Ok(run));
+        fixture.age(Duration::from_mins(1)).await;
+    }
 
     fixture.age(Duration::from_hours(24 * 365 * 50)).await;
     assert_eq!(fixture.replayed(forever()).await, Ok(1));

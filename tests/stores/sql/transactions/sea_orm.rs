@@ -1,11 +1,10 @@
 //! Transactions of sea-orm within others, ended behind its back, or left open.
 
-use std::future::{Future as _, poll_fn};
 use std::io;
-use std::pin::pin;
 use std::sync::Mutex;
 
 use idem_runtime::Error;
+use idem_tests::polls::{Dropped, dropped_after};
 use sea_orm::{ConnectOptions, DatabaseConnection, DatabaseTransaction, TransactionTrait as _};
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -291,17 +290,9 @@ async fn a_dropped_claim_restores_the_connection_on_sqlite() {
     for polls in (0..ROUNDS).flat_map(|_| 0..POLLS) {
         let mut tx = pool.begin().await.unwrap();
         tx.run("PRAGMA busy_timeout = 7700").await.unwrap();
-        {
-            let (mut call, mut left) = (pin!(answered(fixture.order(), &mut tx)), polls);
-            poll_fn(|cx| {
-                if left == 0 {
-                    return Poll::Ready(());
-                }
-                left -= 1;
-                call.as_mut().poll(cx).map(|answer| panic!("{answer:?}"))
-            })
-            .await;
-        }
+        let call = answered(fixture.order(), &mut tx);
+        let answer = dropped_after(polls, Dropped::Woken, call).await;
+        assert!(answer.is_none(), "{answer:?}");
         let waits = tx.count("PRAGMA busy_timeout").await;
         assert_eq!(waits, 7700, "after {polls} polls");
         tx.rollback().await.unwrap();

@@ -1,151 +1,127 @@
-//! A statement with its arguments, as diesel takes it.
+//! A message on a connection, and its reply.
 
-use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 
-use diesel::backend::Backend;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::connection::TransactionManagerStatus;
+use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
-use diesel::serialize::{self, Output, ToSql};
-use diesel::sql_types::{BigInt, Binary, HasSqlType, Nullable, Text, Untyped};
+use futures_core::Stream;
 
-use crate::store::sql::argument::{SqlArgument, SqlArray};
-use crate::store::sql::session::SqlStatement;
+use super::connection::{DieselConnection, broken, status};
+use super::query::DieselQuery;
+use super::row::{DieselRow, DieselValues};
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{SqlReceiver, SqlReply, SqlStatement};
 
-/// A text with parameters, and their arguments.
-pub(super) struct Message<'a> {
-    text: &'a str,
-    /// Whether the connection keeps it prepared. It never forgets one, so that no text with literals is kept.
-    is_kept: bool,
-    arguments: Vec<Argument<'a>>,
+/// A message, until its reply is received.
+pub(super) struct DieselMessage<'c, C: DieselConnection> {
+    pub(super) conn: &'c mut C,
+    has_reply: bool,
 }
 
-enum Argument<'a> {
-    Bytes(Hidden<Option<&'a [u8]>>),
-    Int(Hidden<i64>),
-    Text(Hidden<&'a str>),
-    Array(Array<'a>),
-}
-
-/// An argument of each of several calls.
-#[cfg_attr(
-    not(feature = "diesel-async-postgres"),
-    allow(dead_code, reason = "of PostgreSQL")
-)]
-pub(super) enum Array<'a> {
-    Bytes(Hidden<Vec<Option<&'a [u8]>>>),
-    Ints(Hidden<Vec<Option<i64>>>),
-    Texts(Hidden<Vec<Option<&'a str>>>),
-}
-
-/// A value that no instrumentation of diesel shows: it may be an answer.
-pub(super) struct Hidden<T>(T);
-
-impl<T> fmt::Debug for Hidden<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
-
-impl<T: ToSql<ST, DB>, ST, DB: Backend> ToSql<ST, DB> for Hidden<T> {
-    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, DB>) -> serialize::Result {
-        self.0.to_sql(out)
-    }
-}
-
-impl<'a> Message<'a> {
-    pub(super) fn new(statement: &SqlStatement<'a>) -> Self {
-        Self {
-            text: statement.text(),
-            is_kept: statement.is_named(),
-            arguments: statement.arguments().map(Argument::new).collect(),
+impl<'c, C: DieselConnection> DieselMessage<'c, C> {
+    pub(super) fn on(conn: &'c mut C) -> Result<Self, SqlError> {
+        if matches!(status(conn), TransactionManagerStatus::InError) {
+            return Err(broken());
         }
+        let has_reply = false;
+        Ok(Self { conn, has_reply })
     }
 
-    /// A statement without parameters.
-    pub(super) fn of_text(text: &'a str) -> Self {
-        Self {
-            text,
-            is_kept: false,
-            arguments: Vec::new(),
+    /// The reply is received.
+    pub(super) async fn replied<T>(mut self, reply: QueryResult<T>) -> Result<T, SqlError> {
+        let reply = match reply {
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.conn.error(error).await),
+        };
+        self.has_reply = true;
+        reply
+    }
+}
+
+impl<C: DieselConnection> Drop for DieselMessage<'_, C> {
+    fn drop(&mut self) {
+        if !self.has_reply {
+            self.conn.abandon();
         }
     }
 }
 
-impl<'a> Argument<'a> {
-    fn new(argument: SqlArgument<'a>) -> Self {
-        match argument {
-            SqlArgument::Null => Self::Bytes(Hidden(None)),
-            SqlArgument::Bytes(bytes) => Self::Bytes(Hidden(Some(bytes))),
-            SqlArgument::Int(number) => Self::Int(Hidden(number)),
-            SqlArgument::Text(text) => Self::Text(Hidden(text)),
-            SqlArgument::Array(array) => Self::Array(Array::new(array)),
-        }
-    }
-}
-
-impl<'a> Array<'a> {
-    fn new(array: SqlArray<'a>) -> Self {
-        fn all<'a, T>(
-            array: SqlArray<'a>,
-            value: impl Fn(SqlArgument<'a>) -> Option<T>,
-        ) -> Hidden<Vec<Option<T>>> {
-            Hidden(array.elements().map(value).collect())
-        }
-        match array.elements().next() {
-            Some(SqlArgument::Int(_)) => Self::Ints(all(array, |element| match element {
-                SqlArgument::Int(number) => Some(number),
-                _ => None,
-            })),
-            Some(SqlArgument::Text(_)) => Self::Texts(all(array, |element| match element {
-                SqlArgument::Text(text) => Some(text),
-                _ => None,
-            })),
-            _ => Self::Bytes(all(array, |element| match element {
-                SqlArgument::Bytes(bytes) => Some(bytes),
-                _ => None,
-            })),
-        }
-    }
-}
-
-/// A database of diesel that has arrays, or refuses them.
-pub(super) trait Arrays: Backend {
-    /// Adds an array.
-    fn push_array<'b>(out: &mut AstPass<'_, 'b, Self>, array: &'b Array<'_>) -> QueryResult<()>;
-}
-
-impl<DB> QueryFragment<DB> for Message<'_>
+/// Sends a statement with its arguments.
+pub(super) async fn send<C>(
+    conn: &mut C,
+    statement: SqlStatement<'_>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError>
 where
-    DB: Arrays + HasSqlType<Binary> + HasSqlType<BigInt> + HasSqlType<Text>,
-    [u8]: ToSql<Binary, DB>,
-    i64: ToSql<BigInt, DB>,
-    str: ToSql<Text, DB>,
+    C: DieselConnection<Backend: DieselValues>,
+    for<'a> DieselQuery<'a>: QueryFragment<C::Backend>,
 {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, DB>) -> QueryResult<()> {
-        if !self.is_kept {
-            out.unsafe_to_cache_prepared();
-        }
-        out.push_sql(self.text);
-        for argument in &self.arguments {
-            match argument {
-                Argument::Bytes(bytes) => {
-                    out.push_bind_param_value_only::<Nullable<Binary>, _>(bytes)?;
-                }
-                Argument::Int(number) => out.push_bind_param_value_only::<BigInt, _>(number)?,
-                Argument::Text(text) => out.push_bind_param_value_only::<Text, _>(text)?,
-                Argument::Array(array) => DB::push_array(&mut out, array)?,
-            }
-        }
-        Ok(())
+    let query = DieselQuery::new(&statement);
+    if statement.returns_rows() {
+        rows(conn, query, receive).await
+    } else {
+        count(conn, query, receive).await
     }
 }
 
-impl Query for Message<'_> {
-    type SqlType = Untyped;
+/// Sends a query that returns rows.
+pub(super) async fn rows<C>(
+    conn: &mut C,
+    query: DieselQuery<'_>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError>
+where
+    C: DieselConnection<Backend: DieselValues>,
+    for<'a> DieselQuery<'a>: QueryFragment<C::Backend>,
+{
+    let message = DieselMessage::on(conn)?;
+    let reply = forward(message.conn, query, receive).await;
+    message.replied(reply).await??;
+    receive(SqlReply::done(0))
 }
 
-impl QueryId for Message<'_> {
-    type QueryId = ();
+/// Forwards the rows of a query up to its end, also after an error of the receiver.
+pub(super) async fn forward<C, Q>(
+    conn: &mut C,
+    query: Q,
+    receive: &mut SqlReceiver<'_>,
+) -> QueryResult<Result<(), SqlError>>
+where
+    C: DieselConnection<Backend: DieselValues>,
+    Q: Query + QueryFragment<C::Backend> + QueryId,
+{
+    let mut rows = pin!(conn.load(query).await?);
+    let mut received = Ok(());
+    while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+        let row = row?;
+        if received.is_ok() {
+            received = receive(SqlReply::Row(&DieselRow::new(&row)));
+        }
+    }
+    Ok(received)
+}
 
-    const HAS_STATIC_QUERY_ID: bool = false;
+/// Sends a query that changes rows.
+pub(super) async fn count<C>(
+    conn: &mut C,
+    query: DieselQuery<'_>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError>
+where
+    C: DieselConnection,
+    for<'a> DieselQuery<'a>: QueryFragment<C::Backend>,
+{
+    let message = DieselMessage::on(conn)?;
+    let reply = message.conn.execute_returning_count(query).await;
+    let affected = message.replied(reply).await?;
+    receive(SqlReply::done(affected as u64))
+}
+
+/// Sends statements without parameters, and drops their rows.
+pub(super) async fn batch<C: DieselConnection>(conn: &mut C, script: &str) -> Result<(), SqlError> {
+    let message = DieselMessage::on(conn)?;
+    let reply = message.conn.batch_execute(script).await;
+    message.replied(reply).await
 }

@@ -9,11 +9,11 @@ use diesel::result::{Error, QueryResult};
 use diesel::sql_types::{BigInt, Untyped};
 use diesel_async::{AsyncConnectionCore as _, AsyncMysqlConnection, SimpleAsyncConnection as _};
 
-use super::message::{Array, Arrays, Message};
-use super::{
-    DieselConnection, Sent, client_error, control, count, depth, forward, in_step, rows,
-    send_script, session, status,
-};
+use super::connection::{DieselConnection, client_error, status};
+use super::message::{self, DieselMessage, forward};
+use super::query::{Array, DieselArrays, DieselQuery};
+use super::session::session;
+use super::{script, transaction};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
@@ -27,9 +27,9 @@ impl DieselConnection for AsyncMysqlConnection {
 
     /// Refuses a connection that gives the reply to a message of a dropped future, of whatever user.
     async fn prepare(&mut self) -> Result<(), SqlError> {
-        let sent = Sent::on(self)?;
-        let reply = number_of(sent.conn, Probe::default()).await;
-        let reply = sent.replied(reply).await;
+        let message = DieselMessage::on(self)?;
+        let reply = number_of(message.conn, ReplyProbe::default()).await;
+        let reply = message.replied(reply).await;
         if matches!(reply, Ok(Ok(Some(PROBED)))) {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl DieselConnection for AsyncMysqlConnection {
         status(self).set_in_error();
         // The first may be held up by statements that diesel-async forgets before another message.
         for _ in 0..2 {
-            let surplus = Probe { surplus: Some(0) };
+            let surplus = ReplyProbe { surplus: Some(0) };
             let mut refused = self.execute_returning_count(surplus);
             let _ = refused
                 .as_mut()
@@ -82,7 +82,7 @@ impl DieselConnection for AsyncMysqlConnection {
     }
 }
 
-/// The number that a [`Probe`] returns.
+/// The number that a [`ReplyProbe`] returns.
 const PROBED: i64 = 4242;
 
 /// A statement without effect, which a connection keeps.
@@ -90,11 +90,11 @@ const PROBED: i64 = 4242;
 /// It is kept by its type: with a surplus argument, the client notices that before it writes anything, and closes the
 /// connection.
 #[derive(Default)]
-struct Probe {
+struct ReplyProbe {
     surplus: Option<i64>,
 }
 
-impl QueryFragment<Mysql> for Probe {
+impl QueryFragment<Mysql> for ReplyProbe {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Mysql>) -> QueryResult<()> {
         out.push_sql(&format!("SELECT {PROBED}"));
         match &self.surplus {
@@ -104,11 +104,11 @@ impl QueryFragment<Mysql> for Probe {
     }
 }
 
-impl Query for Probe {
+impl Query for ReplyProbe {
     type SqlType = Untyped;
 }
 
-impl QueryId for Probe {
+impl QueryId for ReplyProbe {
     type QueryId = Self;
 
     const HAS_STATIC_QUERY_ID: bool = true;
@@ -146,7 +146,7 @@ async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError
         let (_, text) = client_error(error)?;
         return error_of_driver(&text).map_or(Ok(None), Err);
     }
-    let select = Message::of_text("SELECT CAST(@idem_error AS SIGNED)");
+    let select = DieselQuery::of_text("SELECT CAST(@idem_error AS SIGNED)");
     let number = number_of(conn, select).await;
     number.map_err(|error| match client_error(error) {
         Ok(_) => SqlError::lost("no reply behind an error"),
@@ -170,7 +170,7 @@ async fn number_of(
     Ok(read.map(|()| number))
 }
 
-impl Arrays for Mysql {
+impl DieselArrays for Mysql {
     fn push_array<'b>(_: &mut AstPass<'_, 'b, Self>, _: &'b Array<'_>) -> QueryResult<()> {
         Err(Error::QueryBuilderError("MySQL has no arrays".into()))
     }

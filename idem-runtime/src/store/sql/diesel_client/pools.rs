@@ -16,7 +16,7 @@ use diesel_async::pooled_connection::bb8;
 #[cfg(feature = "diesel-async-deadpool")]
 use diesel_async::pooled_connection::deadpool;
 
-use super::{DieselConnection, client_error};
+use super::connection::{DieselConnection, client_error};
 use crate::credentials::Credentials;
 #[cfg(feature = "diesel-async-mysql")]
 use crate::store::sql::backend::MySql;

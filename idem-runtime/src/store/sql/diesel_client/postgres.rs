@@ -11,11 +11,10 @@ use diesel::result::{DatabaseErrorKind, Error, QueryResult};
 use diesel::sql_types;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 
-use super::message::{Array, Arrays, Message};
-use super::{
-    DieselConnection, client_error, control, count, depth, in_step, rows, send_script, session,
-    status,
-};
+use super::connection::{DieselConnection, client_error, status};
+use super::query::{Array, DieselArrays};
+use super::session::session;
+use super::{message, script, transaction};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlFuture, SqlReceiver, SqlSession, SqlStatement};
@@ -113,7 +112,7 @@ const TEXTS: &[(&str, &str, &str)] = &[
     ("08P01", "unsupported startup parameter", ""),
 ];
 
-impl Arrays for Pg {
+impl DieselArrays for Pg {
     fn push_array<'b>(out: &mut AstPass<'_, 'b, Self>, array: &'b Array<'_>) -> QueryResult<()> {
         type Of<T> = sql_types::Array<sql_types::Nullable<T>>;
         match array {

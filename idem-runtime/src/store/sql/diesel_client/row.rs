@@ -8,18 +8,18 @@ use diesel::deserialize::{self, FromSql};
 use diesel::row::{Field, Row};
 use diesel::sql_types::{BigInt, Binary, Text};
 
-use super::message::Arrays;
+use super::query::DieselArrays;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::SqlRow;
 
 /// The values of a database.
-pub(super) trait Values: Arrays {
+pub(super) trait DieselValues: DieselArrays {
     fn int(value: Self::RawValue<'_>) -> deserialize::Result<i64>;
     fn text(value: Self::RawValue<'_>) -> deserialize::Result<String>;
     fn bytes(value: Self::RawValue<'_>) -> deserialize::Result<Vec<u8>>;
 }
 
-impl<DB: Arrays> Values for DB
+impl<DB: DieselArrays> DieselValues for DB
 where
     i64: FromSql<BigInt, DB>,
     String: FromSql<Text, DB>,
@@ -39,9 +39,9 @@ where
 }
 
 /// A row.
-pub(super) struct Columns<'r, 'c, R, DB>(&'r R, PhantomData<&'c DB>);
+pub(super) struct DieselRow<'r, 'c, R, DB>(&'r R, PhantomData<&'c DB>);
 
-impl<'r, 'c, R: Row<'c, DB>, DB: Backend> Columns<'r, 'c, R, DB> {
+impl<'r, 'c, R: Row<'c, DB>, DB: Backend> DieselRow<'r, 'c, R, DB> {
     pub(super) fn new(row: &'r R) -> Self {
         Self(row, PhantomData)
     }
@@ -59,7 +59,7 @@ impl<'r, 'c, R: Row<'c, DB>, DB: Backend> Columns<'r, 'c, R, DB> {
     }
 }
 
-impl<'c, R: Row<'c, DB>, DB: Values> SqlRow for Columns<'_, 'c, R, DB> {
+impl<'c, R: Row<'c, DB>, DB: DieselValues> SqlRow for DieselRow<'_, 'c, R, DB> {
     fn columns(&self) -> usize {
         self.0.field_count()
     }

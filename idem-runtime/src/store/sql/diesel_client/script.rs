@@ -1,8 +1,44 @@
 //! Scripts, whose rows diesel-async does not return.
 
+use diesel::query_builder::QueryFragment;
+
+use super::connection::DieselConnection;
+use super::message::{batch, count, rows};
+use super::query::DieselQuery;
+use super::row::DieselValues;
+use crate::store::sql::error::SqlError;
+use crate::store::sql::session::{SqlReceiver, SqlReply};
+
+/// Sends a script: only its last statement may return something, and that is sent alone.
+pub(super) async fn send<C>(
+    conn: &mut C,
+    script: String,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError>
+where
+    C: DieselConnection<Backend: DieselValues>,
+    for<'a> DieselQuery<'a>: QueryFragment<C::Backend>,
+{
+    let (others, last) = split_last(&script);
+    let returns = Returns::of(last);
+    if returns == Returns::Nothing {
+        batch(conn, &script).await?;
+        return receive(SqlReply::done(0));
+    }
+    if !others.is_empty() {
+        batch(conn, others).await?;
+    }
+    let last = DieselQuery::of_text(last);
+    if returns == Returns::Rows {
+        rows(conn, last, receive).await
+    } else {
+        count(conn, last, receive).await
+    }
+}
+
 /// What a statement of a script returns.
 #[derive(Debug, PartialEq)]
-pub(super) enum Returns {
+enum Returns {
     Rows,
     Count,
     Nothing,
@@ -10,7 +46,7 @@ pub(super) enum Returns {
 
 impl Returns {
     /// By its first word. No text in a script is written but in hexadecimal digits.
-    pub(super) fn of(statement: &str) -> Self {
+    fn of(statement: &str) -> Self {
         let word = statement
             .split_ascii_whitespace()
             .next()
@@ -29,7 +65,7 @@ impl Returns {
 }
 
 /// Splits a script before its last statement.
-pub(super) fn split_last(script: &str) -> (&str, &str) {
+fn split_last(script: &str) -> (&str, &str) {
     let script = script.trim_end().trim_end_matches(';');
     let (mut begins, mut quote) = (0, None);
     for (at, character) in script.char_indices() {

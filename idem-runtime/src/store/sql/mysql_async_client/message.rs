@@ -1,6 +1,6 @@
 //! A message on a connection, and its reply.
 //!
-//! A connection that has an abandoned message would give the reply to the next one. So a [`Message`] that is dropped
+//! A connection that has an abandoned message would give the reply to the next one. So a [`MySqlAsyncMessage`] that is dropped
 //! before its whole reply closes the connection, for all later users of it.
 
 use std::future::{Future as _, poll_fn};
@@ -13,7 +13,7 @@ use mysql_async::prelude::{Protocol, Queryable as _};
 use mysql_async::{Connection, Params, QueryResult, Row, Statement, Value};
 
 use super::error::session_error;
-use super::row::Columns;
+use super::row::MySqlAsyncRow;
 use crate::store::sql::argument::SqlArgument;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlReceiver, SqlReply, SqlStatement};
@@ -22,12 +22,12 @@ use crate::store::sql::session::{SqlReceiver, SqlReply, SqlStatement};
 static NOTHING: OnceLock<Statement> = OnceLock::new();
 
 /// A message, whose connection is closed unless it has the whole reply.
-pub(super) struct Message<'c, 't> {
+pub(super) struct MySqlAsyncMessage<'c, 't> {
     conn: Connection<'c, 't>,
     is_answered: bool,
 }
 
-impl<'c, 't: 'c> Message<'c, 't> {
+impl<'c, 't: 'c> MySqlAsyncMessage<'c, 't> {
     pub(super) fn on(conn: impl Into<Connection<'c, 't>>) -> Self {
         Self {
             conn: conn.into(),
@@ -96,7 +96,7 @@ impl<'c, 't: 'c> Message<'c, 't> {
     }
 }
 
-impl Drop for Message<'_, '_> {
+impl Drop for MySqlAsyncMessage<'_, '_> {
     /// Closes the connection by an error of the client: a surplus argument. It is noticed before anything is sent.
     fn drop(&mut self) {
         if !self.is_answered
@@ -132,7 +132,9 @@ async fn forward<P: Protocol + Unpin>(
         };
         while let Some(row) = poll_fn(|cx| Pin::new(&mut rows).poll_next(cx)).await {
             match row {
-                Ok(row) if received.is_ok() => received = receive(SqlReply::Row(&Columns(&row))),
+                Ok(row) if received.is_ok() => {
+                    received = receive(SqlReply::Row(&MySqlAsyncRow(&row)));
+                }
                 Ok(_) => {}
                 Err(error) => return received.and(Err(session_error(error))),
             }
@@ -163,7 +165,7 @@ macro_rules! session {
                 receive: &'a mut SqlReceiver<'a>,
             ) -> SqlFuture<'a, ()> {
                 let $session = self;
-                Box::pin(Message::on($conn).send(statement, receive))
+                Box::pin(MySqlAsyncMessage::on($conn).send(statement, receive))
             }
 
             fn script<'a>(
@@ -172,7 +174,7 @@ macro_rules! session {
                 receive: &'a mut SqlReceiver<'a>,
             ) -> SqlFuture<'a, ()> {
                 let $session = self;
-                Box::pin(Message::on($conn).script(script, receive))
+                Box::pin(MySqlAsyncMessage::on($conn).script(script, receive))
             }
         }
     };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Pool};
 
 use super::error::session_error;
-use super::message::{Message, session};
+use super::message::{MySqlAsyncMessage, session};
 use crate::credentials::Credentials;
 use crate::store::sql::backend::MySql;
 use crate::store::sql::dialect::Dialect;

@@ -8,16 +8,16 @@ use crate::store::sql::error::SqlError;
 use crate::store::sql::session::SqlRow;
 
 /// A row, whose numbers are texts in the reply to a script.
-pub(super) struct Columns<'r>(pub(super) &'r Row);
+pub(super) struct MySqlAsyncRow<'r>(pub(super) &'r Row);
 
-impl Columns<'_> {
+impl MySqlAsyncRow<'_> {
     fn value(&self, column: usize) -> Result<&Value, SqlError> {
         let value = self.0.as_ref(column);
         value.ok_or_else(|| SqlError::client("a column is missing"))
     }
 }
 
-impl SqlRow for Columns<'_> {
+impl SqlRow for MySqlAsyncRow<'_> {
     fn columns(&self) -> usize {
         self.0.len()
     }

@@ -9,7 +9,8 @@ use sqlx::{ConnectOptions as _, Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::{
-    Arrays, ClientOfUrl, ClientOptions, Columns, bound, next, of_url, row, session, session_error,
+    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
+    session_error,
 };
 use crate::credentials::Credentials;
 use crate::store::sql::argument::SqlArray;
@@ -35,13 +36,13 @@ fn last_insert_id(done: &MySqlQueryResult) -> u64 {
     done.last_insert_id()
 }
 
-impl Arrays for MySql {
+impl SqlxArrays for MySql {
     fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
         Err("it has no arrays".into())
     }
 }
 
-impl SqlRow for Columns<'_, MySqlRow> {
+impl SqlRow for SqlxRow<'_, MySqlRow> {
     row!();
 
     fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {

@@ -14,7 +14,8 @@ use sqlx::{
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::{
-    Arrays, ClientOfUrl, ClientOptions, Columns, bound, next, of_url, row, session, session_error,
+    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
+    session_error,
 };
 use crate::credentials::Credentials;
 use crate::store::sql::argument::{SqlArgument, SqlArray};
@@ -45,7 +46,7 @@ fn last_insert_id(_: &PgQueryResult) -> u64 {
     0
 }
 
-impl Arrays for sqlx::Postgres {
+impl SqlxArrays for sqlx::Postgres {
     fn add_array(arguments: &mut PgArguments, array: SqlArray<'_>) -> Result<(), BoxDynError> {
         fn all<'a, T>(
             array: SqlArray<'a>,
@@ -89,7 +90,7 @@ impl<'r> Decode<'r, sqlx::Postgres> for Bytea<'r> {
     }
 }
 
-impl SqlRow for Columns<'_, PgRow> {
+impl SqlRow for SqlxRow<'_, PgRow> {
     row!();
 
     fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {

@@ -16,7 +16,8 @@ use sqlx_core::transaction::TransactionManager as _;
 
 use super::transaction_depth;
 use super::{
-    Arrays, ClientOfUrl, ClientOptions, Columns, bound, next, of_url, row, session, session_error,
+    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
+    session_error,
 };
 use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
@@ -87,13 +88,13 @@ fn last_insert_id(_: &SqliteQueryResult) -> u64 {
     0
 }
 
-impl Arrays for Sqlite {
+impl SqlxArrays for Sqlite {
     fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
         Err("it has no arrays".into())
     }
 }
 
-impl SqlRow for Columns<'_, SqliteRow> {
+impl SqlRow for SqlxRow<'_, SqliteRow> {
     row!();
 
     fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {

@@ -1,13 +1,15 @@
 //! The store's own connections by tokio-postgres.
 
 use std::future::Future;
+use std::ops::Deref;
 
 use tokio::task::AbortHandle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
-use super::{DIALECT, script, send, session, session_error};
+use super::prepared::PreparedStatements;
+use super::{DIALECT, forward, script, send, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::backend::Postgres;
 use crate::store::sql::dialect::Dialect;
@@ -33,6 +35,10 @@ where
         Box::pin((self.connect)(credentials))
     }
 
+    fn is_one_message(&self) -> bool {
+        true
+    }
+
     fn warning(&self) -> Option<String> {
         self.warning.clone()
     }
@@ -46,18 +52,70 @@ where
     SqlSource::new(StoreClient { connect, warning })
 }
 
-/// A connection of the store that a [`Config`] describes.
-struct Connection {
+/// A connection of the store.
+struct TokioPostgresConnection<C> {
+    // Dropped first: a prepared statement is closed by a message unless its client is gone.
+    client: C,
+    prepared: PreparedStatements,
+}
+
+impl<C> TokioPostgresConnection<C>
+where
+    C: Deref<Target = Client> + Send + Sync + 'static,
+{
+    fn session(client: C) -> Box<dyn SqlSession> {
+        let prepared = PreparedStatements::default();
+        Box::new(Self { client, prepared })
+    }
+}
+
+impl<C> SqlSession for TokioPostgresConnection<C>
+where
+    C: Deref<Target = Client> + Send + Sync + 'static,
+{
+    fn dialect(&self) -> &'static Dialect {
+        DIALECT
+    }
+
+    fn send<'a>(
+        &'a mut self,
+        statement: SqlStatement<'a>,
+        receive: &'a mut SqlReceiver<'a>,
+    ) -> SqlFuture<'a, ()> {
+        Box::pin(async move {
+            if !statement.is_named() {
+                return send(&self.client, statement, receive).await;
+            }
+            let rows = self.prepared.send(&self.client, statement).await;
+            forward(rows.map_err(session_error)?, receive).await
+        })
+    }
+
+    fn script<'a>(
+        &'a mut self,
+        text: String,
+        receive: &'a mut SqlReceiver<'a>,
+    ) -> SqlFuture<'a, ()> {
+        Box::pin(script(&self.client, text, receive))
+    }
+}
+
+/// The client of a connection that a [`Config`] describes.
+struct ConfiguredClient {
     client: Client,
     /// The task that sends and receives.
     task: AbortHandle,
 }
 
-impl SqlSession for Connection {
-    session!(|connection| &connection.client);
+impl Deref for ConfiguredClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
-impl Drop for Connection {
+impl Drop for ConfiguredClient {
     /// Closes the socket. Without that, the task waits for the outstanding reply of a server that may be gone.
     fn drop(&mut self) {
         self.task.abort();
@@ -70,7 +128,10 @@ where
 {
     let (client, connection) = config.connect(tls).await.map_err(session_error)?;
     let task = tokio::spawn(connection).abort_handle();
-    Ok(Box::new(Connection { client, task }))
+    Ok(TokioPostgresConnection::session(ConfiguredClient {
+        client,
+        task,
+    }))
 }
 
 fn with_credentials(config: &Config, credentials: Option<Credentials>) -> Config {
@@ -160,7 +221,7 @@ impl IntoSqlSource<Postgres> for &deadpool_postgres::Pool {
                 let mut client = manager.create().await.map_err(session_error)?;
                 // Otherwise the manager keeps an entry of it.
                 manager.detach(&mut client);
-                Ok(Box::new(client) as _)
+                Ok(TokioPostgresConnection::session(client))
             }
         };
         source(connect, None)
@@ -183,7 +244,8 @@ where
             async move {
                 none(credentials.as_ref())?;
                 let client = pool.dedicated_connection().await;
-                Ok(Box::new(client.map_err(session_error)?) as _)
+                let client = client.map_err(session_error)?;
+                Ok(TokioPostgresConnection::session(Box::new(client)))
             }
         };
         source(connect, None)

@@ -12,7 +12,7 @@ use crate::store::sql::bytea::bytea;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::SqlRow;
 
-/// An argument as a parameter. `Debug` does not show its value.
+/// An argument as a parameter. `Debug` does not show its value: the client logs the parameters of a named statement.
 #[derive(Debug)]
 pub(super) struct Parameter<'a>(SqlArgument<'a>);
 
@@ -59,9 +59,9 @@ impl ToSql for Parameter<'_> {
 }
 
 /// A row of a statement, whose values have types.
-pub(super) struct Values<'r>(pub(super) &'r Row);
+pub(super) struct TypedRow<'r>(pub(super) &'r Row);
 
-impl SqlRow for Values<'_> {
+impl SqlRow for TypedRow<'_> {
     fn columns(&self) -> usize {
         self.0.len()
     }
@@ -82,15 +82,15 @@ impl SqlRow for Values<'_> {
 }
 
 /// A row of a script, whose values are texts.
-pub(super) struct Texts<'r>(pub(super) &'r SimpleQueryRow);
+pub(super) struct TextRow<'r>(pub(super) &'r SimpleQueryRow);
 
-impl Texts<'_> {
+impl TextRow<'_> {
     fn value(&self, column: usize) -> Result<Option<&str>, SqlError> {
         self.0.try_get(column).map_err(SqlError::client)
     }
 }
 
-impl SqlRow for Texts<'_> {
+impl SqlRow for TextRow<'_> {
     fn columns(&self) -> usize {
         self.0.len()
     }

@@ -69,8 +69,10 @@ impl Client for Bb8Postgres {
         pool.build_unchecked(manager)
     }
 
+    // With named statements; that of deadpool-postgres has none.
     async fn store(_: &str, pool: &Self::Pool) -> Result<PostgresStore, StoreError> {
-        PostgresStore::connect(pool).await
+        let store = PostgresStore::builder(pool).named_statements(true);
+        store.connect().await
     }
 
     async fn change(tx: &mut Self::Tx<'_>, sql: String) -> Result<u64, ClientError> {

@@ -32,7 +32,7 @@ pub(super) struct Writer {
 type MessageShape = (bool, usize, bool, bool);
 
 /// Some calls of a batch, and their statement.
-struct Message<'b> {
+struct BatchMessage<'b> {
     members: Vec<usize>,
     statement: &'b Statement,
     is_joined: bool,
@@ -138,7 +138,7 @@ impl Writer {
     fn text(
         &mut self,
         batch: &[BatchMember],
-        message: &Message<'_>,
+        message: &BatchMessage<'_>,
         (begins, commits): (bool, bool),
     ) -> SqlText {
         let (of, calls) = (&batch[message.members[0]].call.batch, message.members.len());
@@ -167,7 +167,7 @@ fn now_us() -> i64 {
 /// The messages of a batch, in the order in which they are sent. `at_once`: one statement does for many calls.
 ///
 /// The last message can commit the transaction, unless it is strict.
-fn messages(batch: &[BatchMember], at_once: bool) -> Vec<Message<'_>> {
+fn messages(batch: &[BatchMember], at_once: bool) -> Vec<BatchMessage<'_>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, member) in batch.iter().enumerate() {
         let joins = |group: &&mut Vec<usize>| {
@@ -196,7 +196,7 @@ fn messages(batch: &[BatchMember], at_once: bool) -> Vec<Message<'_>> {
                 members.len()
             };
             let rest = members.split_off(width);
-            messages.push(Message {
+            messages.push(BatchMessage {
                 members,
                 statement,
                 is_joined,
@@ -212,7 +212,7 @@ fn messages(batch: &[BatchMember], at_once: bool) -> Vec<Message<'_>> {
 /// The arguments of the calls in the order of the parameters; the index after the last one is the time.
 fn arguments<'a>(
     batch: &'a [BatchMember],
-    message: &Message<'_>,
+    message: &BatchMessage<'_>,
     now: i64,
 ) -> Vec<SqlArgument<'a>> {
     let order = &message.statement.order;

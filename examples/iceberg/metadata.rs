@@ -1,0 +1,208 @@
+//! The metadata of a table, format version 2: its first form, and the effect of a commit.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::refusal::Refusal;
+
+/// A request for a table.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct NewTable {
+    pub(crate) name: String,
+    location: Option<String>,
+    schema: Value,
+    partition_spec: Option<Value>,
+    write_order: Option<Value>,
+    /// Whether the table is created by a later commit, with `assert-create`.
+    #[serde(default)]
+    pub(crate) stage_create: bool,
+    #[serde(default)]
+    properties: Map<String, Value>,
+}
+
+impl NewTable {
+    /// The metadata of the table, which is at this location unless the request names another one.
+    pub(crate) fn metadata(self, uuid: &str, location: String) -> Result<Value, Refusal> {
+        let location = self.location.unwrap_or(location);
+        let unpartitioned = || json!({ "spec-id": 0, "fields": [] });
+        let unsorted = || json!({ "order-id": 0, "fields": [] });
+        let updates = [
+            json!({ "action": "assign-uuid", "uuid": uuid }),
+            json!({ "action": "set-location", "location": location }),
+            json!({ "action": "add-schema", "schema": self.schema }),
+            json!({ "action": "set-current-schema", "schema-id": LAST }),
+            json!({ "action": "add-spec", "spec": self.partition_spec.unwrap_or_else(unpartitioned) }),
+            json!({ "action": "set-default-spec", "spec-id": LAST }),
+            json!({ "action": "add-sort-order", "sort-order": self.write_order.unwrap_or_else(unsorted) }),
+            json!({ "action": "set-default-sort-order", "sort-order-id": LAST }),
+            json!({ "action": "set-properties", "updates": self.properties }),
+        ];
+        updated(Value::Null, &updates)
+    }
+}
+
+/// Updates of a table, under requirements.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Commit {
+    requirements: Vec<Value>,
+    updates: Vec<Value>,
+}
+
+impl Commit {
+    /// Whether it creates the table.
+    pub(crate) fn creates(&self) -> bool {
+        let mut kinds = self.requirements.iter().map(|it| &it["type"]);
+        kinds.any(|kind| kind == "assert-create")
+    }
+
+    /// The metadata after the updates. Before, it is null where there is no table.
+    pub(crate) fn apply(&self, metadata: Value) -> Result<Value, Refusal> {
+        for requirement in &self.requirements {
+            if !holds(requirement, &metadata).ok_or_else(|| malformed(requirement))? {
+                return Err(Refusal::CommitFailed(format!("not met: {requirement}")));
+            }
+        }
+        updated(metadata, &self.updates)
+    }
+}
+
+/// Whether a requirement holds. `None`: it is malformed, or of a kind that this catalog does not know.
+fn holds(requirement: &Value, metadata: &Value) -> Option<bool> {
+    let kind = requirement["type"].as_str()?.strip_prefix("assert-")?;
+    let (field, member) = match kind {
+        "create" => return Some(metadata.is_null()),
+        "table-uuid" => (&metadata[kind], "uuid"),
+        "ref-snapshot-id" => {
+            let name = requirement["ref"].as_str()?;
+            (&metadata["refs"][name]["snapshot-id"], "snapshot-id")
+        }
+        "last-assigned-field-id" => (&metadata["last-column-id"], kind),
+        "last-assigned-partition-id" => (&metadata["last-partition-id"], kind),
+        "current-schema-id" | "default-spec-id" | "default-sort-order-id" => {
+            (&metadata[kind], kind)
+        }
+        _ => return None,
+    };
+    Some(*field == requirement[member])
+}
+
+fn updated(mut metadata: Value, updates: &[Value]) -> Result<Value, Refusal> {
+    if metadata.is_null() {
+        metadata = json!({
+            "format-version": 2,
+            "last-sequence-number": 0,
+            "schemas": [],
+            "partition-specs": [],
+            "sort-orders": [],
+            "snapshots": [],
+            "current-snapshot-id": null,
+            "refs": {},
+            "properties": {},
+        });
+    }
+    for update in updates {
+        apply(update, &mut metadata).ok_or_else(|| malformed(update))?;
+    }
+    let columns = highest_id(&metadata["schemas"], COLUMN_IDS);
+    metadata["last-column-id"] = columns.unwrap_or(0).into();
+    // The ids of partition fields begin with 1000.
+    let fields = highest_id(&metadata["partition-specs"], &["field-id"]);
+    metadata["last-partition-id"] = fields.unwrap_or(999).into();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    metadata["last-updated-ms"] = json!(now.map_or(0, |now| now.as_millis()));
+    Ok(metadata)
+}
+
+/// The members that are ids of columns, those of nested types among them.
+const COLUMN_IDS: &[&str] = &["id", "element-id", "key-id", "value-id"];
+
+/// The highest id at any depth, of members with these names.
+fn highest_id(of: &Value, names: &[&str]) -> Option<i64> {
+    match of {
+        Value::Array(items) => items.iter().filter_map(|it| highest_id(it, names)).max(),
+        Value::Object(members) => {
+            let ids = members.iter().map(|(name, member)| {
+                let id = names.contains(&&**name).then(|| member.as_i64());
+                id.unwrap_or_else(|| highest_id(member, names))
+            });
+            ids.flatten().max()
+        }
+        _ => None,
+    }
+}
+
+/// The id of what the same commit has added last.
+const LAST: i64 = -1;
+
+/// Applies an update. `None`: it is malformed, or of a kind that this catalog does not know.
+fn apply(update: &Value, metadata: &mut Value) -> Option<()> {
+    let add = |list: &mut Value, item: &str| {
+        list.as_array_mut()?.push(update.get(item)?.clone());
+        Some(())
+    };
+    let chosen = |member: &str, list: &Value, id: &str| {
+        let (named, mut ids) = (
+            update.get(member)?,
+            list.as_array()?.iter().map(|it| &it[id]),
+        );
+        let is_last = *named == LAST;
+        let id = if is_last {
+            ids.next_back()
+        } else {
+            ids.find(|id| *id == named)
+        };
+        id.cloned()
+    };
+    let action = update["action"].as_str()?;
+    match action {
+        "assign-uuid" => metadata["table-uuid"] = update.get("uuid")?.clone(),
+        "set-location" => metadata["location"] = update.get("location")?.clone(),
+        "upgrade-format-version" => {
+            metadata["format-version"] = update.get("format-version")?.clone();
+        }
+        "add-schema" => add(&mut metadata["schemas"], "schema")?,
+        "add-spec" => add(&mut metadata["partition-specs"], "spec")?,
+        "add-sort-order" => add(&mut metadata["sort-orders"], "sort-order")?,
+        "set-current-schema" => {
+            let id = chosen("schema-id", &metadata["schemas"], "schema-id")?;
+            metadata["current-schema-id"] = id;
+        }
+        "set-default-spec" => {
+            let id = chosen("spec-id", &metadata["partition-specs"], "spec-id")?;
+            metadata["default-spec-id"] = id;
+        }
+        "set-default-sort-order" => {
+            let id = chosen("sort-order-id", &metadata["sort-orders"], "order-id")?;
+            metadata["default-sort-order-id"] = id;
+        }
+        "add-snapshot" => {
+            add(&mut metadata["snapshots"], "snapshot")?;
+            metadata["last-sequence-number"] = update["snapshot"].get("sequence-number")?.clone();
+        }
+        "set-snapshot-ref" => {
+            let (name, id) = (update["ref-name"].as_str()?, update.get("snapshot-id")?);
+            metadata["refs"][name] = json!({ "type": update.get("type")?, "snapshot-id": id });
+            if name == "main" {
+                metadata["current-snapshot-id"] = id.clone();
+            }
+        }
+        "set-properties" => {
+            let set = update["updates"].as_object()?.clone();
+            metadata["properties"].as_object_mut()?.extend(set);
+        }
+        "remove-properties" => {
+            let removed = update["removals"].as_array()?;
+            let properties = metadata["properties"].as_object_mut()?;
+            properties.retain(|name, _| !removed.iter().any(|it| it == name));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn malformed(what: &Value) -> Refusal {
+    Refusal::BadRequest(format!("malformed, or not supported: {what}"))
+}

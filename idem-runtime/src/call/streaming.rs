@@ -1,0 +1,196 @@
+//! Settlement of a claim whose answer is complete later: the caller has the beginning of it, and a task collects the rest.
+//!
+//! From before the caller gets anything, the record says that the outcome is unknown, so that no crash starts another
+//! body; the complete answer replaces that. Where unknown outcomes are released, or a hook reconciles them, the claim is
+//! held instead, and a crash ends it as that of any body.
+//!
+//! | at this point | the process dies | the store fails | another attempt has the key |
+//! |---|---|---|---|
+//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, and storing the unknown outcome is repeated | its answer counts, and this one is dropped |
+//! | while the answer comes | the outcome is unknown | nothing is sent | only after a reset by an operator, see below |
+//! | while the complete answer is stored | the outcome is unknown | storing continues in the background, as of every answer | its stored answer counts; while it holds a claim, this answer waits for it |
+//!
+//! A reset has the effect that it has on every body that is alive: an answer that is complete before the next call
+//! is stored; after that call began, its answer is. An operator's answer is never replaced.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::call::run_limit::RunPermit;
+use crate::call::settlement::{Ending, EndingGuard, HeldClaim, Settled, Settling};
+use crate::env::call_span::CallSpan;
+use crate::env::clock::{Elapsed, deadline};
+use crate::env::observer::EventKind;
+use crate::outcome::codec::{Encoded, LaterAnswer};
+use crate::record::OutcomeKind;
+use crate::record::unknown_cause::Cause;
+
+/// The predicate of "the body …", once its answer can no longer be complete.
+const CUT_OFF: &str = "was cut off while it streamed its answer";
+
+/// What keeps other attempts away until the answer is complete.
+enum Meanwhile {
+    /// The claim.
+    Claim,
+    /// The claim, until this unknown outcome is stored.
+    Unconfirmed(Ending),
+    /// The unknown outcome.
+    Unknown,
+}
+
+/// A claim whose answer is not complete.
+struct IncompleteAnswer {
+    /// `None`: it is settled.
+    held: Option<HeldClaim>,
+    meanwhile: Meanwhile,
+    /// The body counts as running until its answer is stored.
+    _run_permit: Option<Box<RunPermit>>,
+}
+
+impl HeldClaim {
+    /// Stores that the outcome is unknown, if it is to be so meanwhile, and collects the answer in a task of its own.
+    pub(super) fn settle_later(
+        self,
+        later: Box<LaterAnswer>,
+        run_permit: Option<Box<RunPermit>>,
+    ) -> Settling {
+        let core = Arc::clone(&self.core);
+        self.lease.mark_body_ended();
+        let meanwhile = if later.is_unknown_meanwhile && !self.policy().reconciles {
+            self.lease.mark_unclaimed();
+            Meanwhile::Unconfirmed(self.unknown_ending(Cause::Streaming))
+        } else {
+            Meanwhile::Claim
+        };
+        let mut incomplete = IncompleteAnswer {
+            held: Some(self),
+            meanwhile,
+            _run_permit: run_permit,
+        };
+        Box::pin(async move {
+            if let Some(settled) = incomplete.begin().await {
+                return settled;
+            }
+            let collected = CallSpan::current().instrument(incomplete.collect(*later));
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(collected)),
+                Err(_) => core.background.spawn(collected),
+            }
+            Settled::Own
+        })
+    }
+}
+
+impl IncompleteAnswer {
+    /// Sends the unknown outcome. `None`: the caller may get its answer.
+    async fn begin(&mut self) -> Option<Settled> {
+        let unconfirmed = (&self.held, &self.meanwhile);
+        let (Some(held), Meanwhile::Unconfirmed(Ending::Complete { finished, .. })) = unconfirmed
+        else {
+            return None;
+        };
+        let times = (held.core.clock.now(), held.core.limits.complete_deadline);
+        let wait = held.policy().wait();
+        let settled = held.complete(finished, times, wait, true).await;
+        match settled {
+            Some(Settled::Own) => {
+                held.lease.extend_unclaimed();
+                self.meanwhile = Meanwhile::Unknown;
+                None
+            }
+            None if held.may_return_unconfirmed() => None,
+            // Sending continues in the background: a stored unknown outcome prevents another run.
+            None => Some(Settled::Refused(held.unconfirmed(None))),
+            Some(overtaken @ Settled::Overtaken(_)) => Some(overtaken),
+            Some(settled) => {
+                self.held = None;
+                Some(settled)
+            }
+        }
+    }
+
+    /// Collects the answer, for `max_run` of the body at most, and stores it.
+    async fn collect(mut self, later: LaterAnswer) {
+        let LaterAnswer {
+            mut answer,
+            overdue,
+            ..
+        } = later;
+        let collected = self.within_max_run(answer.as_mut()).await;
+        drop(answer);
+        let encoded = collected
+            .unwrap_or_else(|Elapsed| Encoded::empty(OutcomeKind::Tombstone, Some(overdue)));
+        if let (Meanwhile::Unknown, Encoded::Store(answer)) = (&self.meanwhile, &encoded)
+            && answer.outcome == OutcomeKind::Unknown
+        {
+            // The record says so.
+            return;
+        }
+        if let Some(held) = self.held.take() {
+            held.settle(encoded).await;
+        }
+    }
+
+    /// Waits for the answer, and sends an unconfirmed unknown outcome meanwhile.
+    async fn within_max_run(
+        &mut self,
+        answer: Pin<&mut (dyn Future<Output = Encoded> + Send)>,
+    ) -> Result<Encoded, Elapsed> {
+        let Some(held) = &self.held else {
+            return Err(Elapsed);
+        };
+        let clock = &*held.core.clock;
+        let mut answer = pin!(answer);
+        let mut limited = pin!(deadline(clock, held.lease.give_up, answer.as_mut()));
+        let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
+            return limited.await;
+        };
+        let mut confirmed = false;
+        let collected = {
+            let times = (clock.now(), held.lease.run_left());
+            let mut sending = pin!(held.complete(finished, times, Duration::ZERO, false));
+            let mut sent = false;
+            poll_fn(|cx| {
+                if !sent && let Poll::Ready(settled) = sending.as_mut().poll(cx) {
+                    sent = true;
+                    if let Some(Settled::Own) = settled {
+                        confirmed = true;
+                        held.lease.extend_unclaimed();
+                    }
+                }
+                limited.as_mut().poll(cx)
+            })
+            .await
+        };
+        if confirmed {
+            self.meanwhile = Meanwhile::Unknown;
+        }
+        collected
+    }
+}
+
+impl Drop for IncompleteAnswer {
+    /// The answer is dropped before it is complete, or can no longer be.
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else {
+            return;
+        };
+        match std::mem::replace(&mut self.meanwhile, Meanwhile::Unknown) {
+            Meanwhile::Claim => {
+                held.emit(EventKind::Dropped);
+                held.abandon();
+            }
+            Meanwhile::Unconfirmed(ending) => drop(EndingGuard::new(held, ending)),
+            Meanwhile::Unknown => held.emit(EventKind::Completed {
+                outcome: OutcomeKind::Unknown,
+                late: false,
+                cause: Some(CUT_OFF),
+            }),
+        }
+    }
+}
