@@ -13,8 +13,8 @@ use idem_conformance::http::{Operation, Specification, Target, check};
 /// An operation is a method, a path and, if it has one, a body of JSON: 'POST /orders {"quantity": {n}}'. Each {n} is
 /// replaced by a number that no other request has. The server takes some dozens of requests for real.
 ///
-/// Exit code: 0, no row failed; 1, a row failed; 2, the arguments are wrong, or the server does not answer the operation
-/// with 2xx.
+/// Exit codes: 0, no row failed but those of `--allow`; 1, a row failed; 2, wrong arguments, or a server that does not
+/// answer the operation with 2xx.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {

@@ -1,8 +1,8 @@
 //! A server over HTTP against the sentences of a specification.
 //!
-//! Each [`Specification`] has a table: one row for each of its sentences that concerns idempotency, with its section, the
-//! sentence in other words, a test, and what the test found. [`check`] makes the requests of all tests to a running
-//! server, whatever it is written in, and returns the [`Report`].
+//! Each [`Specification`] has a table: a row for each of its sentences that concerns idempotency, with its section, the
+//! sentence in other words, a test and its result. [`check`] makes the requests of all tests to a running server, in
+//! whatever language it is written, and returns the [`Report`].
 //!
 //! | result | meaning |
 //! |---|---|
@@ -30,8 +30,7 @@
 //! # }
 //! ```
 //!
-//! Rows are named: `report.failed()` has the names of those that failed, and a server that deviates on purpose is tested
-//! by comparing them with a list.
+//! `report.failed()` has the names of the rows that failed: a server that deviates on purpose compares them with a list.
 //!
 //! # From a shell
 //!

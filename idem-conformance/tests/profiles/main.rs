@@ -1,4 +1,4 @@
-//! The tables of `idem_conformance::http` on servers with an `IdempotencyLayer`, and on servers with one setting changed,
+//! The tables of `idem_conformance::http` on servers with an `IdempotencyLayer`, and on servers that differ in one thing,
 //! which fail the rows that it concerns and no other.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]

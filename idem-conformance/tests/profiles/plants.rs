@@ -452,7 +452,7 @@ plants! {
         Acp: "blank member_order decimal"
         X402: "signed_anew"
     }
-    "numbers of JSON count as they are written" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().json()) => {
+    "numbers count as they are written" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().json()) => {
         Acp: "decimal"
         Ucp: "raw_blank raw_order"
     }
@@ -462,7 +462,9 @@ plants! {
     "arrays have no order" |setup| setup.set = |it| by_value(it, sorted) => {
         Acp: "array_order"
     }
-    "a header counts" |setup| setup.set = |it| it.fingerprint(Fingerprinter::new().json_values().header("x-conformance")) => {
+    "a header counts" |setup| {
+        setup.set = |it| it.fingerprint(Fingerprinter::new().json_values().header("x-conformance"));
+    } => {
         Acp: "headers"
     }
     "paths share keys" |setup| setup.set = |it| it.key_domain(KeyDomain::Caller) => {
@@ -487,13 +489,19 @@ plants! {
         X402: "too_short too_long characters"
         IcebergRest: "one_uuid version_4 no_uuid error_of_key"
     }
-    "the case of a key counts" |setup| setup.set = |it| it.keys(KeyRules::default().max_chars(36).accept(|key| key.len() == 36 && key.as_bytes()[14] == b'7')) => {
+    "the case of a key counts" |setup| {
+        setup.set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36 && key.as_bytes()[14] == b'7'));
+    } => {
         IcebergRest: "one_uuid"
     }
-    "keys in lower case" |setup| setup.around = |it| refusing(it, |it| key_line(it).iter().any(u8::is_ascii_uppercase)) => {
+    "keys in lower case" |setup| {
+        setup.around = |it| refusing(it, |it| key_line(it).iter().any(u8::is_ascii_uppercase));
+    } => {
         IcebergRest: "capitals one_uuid"
     }
-    "keys of 36 characters alone" |setup| setup.set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36)) => {
+    "keys of 36 characters alone" |setup| {
+        setup.set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36));
+    } => {
         X402: "shortest longest"
     }
     "422 in place of 409" |setup| setup.around = |it| with_status(it, 409, 422) => {

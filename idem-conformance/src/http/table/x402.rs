@@ -34,7 +34,7 @@ rows! {
     EXTENSION States "too_long": "One of 129 characters is none." => Refuses(KeyCase::Long(129), INVALID);
     EXTENSION States "characters": "It has letters, digits, hyphens and underscores."
         => Refuses(KeyCase::FullStop, INVALID);
-    GUIDE States "signed_anew": "A client that retries signs a new payment with the same identifier, and gets the first response."
+    GUIDE States "signed_anew": "A client signs each retry anew, with the same identifier, and gets the first response."
         => Equal(Signature);
     GUIDE States "lifetime": "The server chooses how long identifiers are kept." => Unseen("any time is allowed");
     EXTENSION States "running": "Two requests at once are processed once." => RunningOrWait(CONFLICT);
