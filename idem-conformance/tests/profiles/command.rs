@@ -26,6 +26,7 @@ use tokio_rustls::server::TlsStream;
 use super::setup;
 use super::shop::Served;
 
+const SLOW: &str = r#"POST /slow {"quantity": {n}}"#;
 const ORDER: &str = r#"POST /orders {"items": ["tea", "cake"], "quantity": {n}}"#;
 
 /// Runs the program with these arguments, beside the server of this thread.
@@ -67,6 +68,11 @@ async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run()
             draft(&met, &["--effects", "GET /total", "--effects-at", "/total"]),
             0,
             "passed         suite: edge",
+        ),
+        (
+            draft(&met, &["--slow", SLOW]),
+            0,
+            "passed         2.6           must    concurrent",
         ),
         (draft(&met, &["--markdown"]), 0, "| 2.6 | should |"),
         (draft(&failing, &[]), 1, "got:      201"),

@@ -17,7 +17,7 @@ use idem_runtime::http::Profile;
 use idem_runtime::testing::Fault;
 
 use self::plants::{PLANTS, Plant};
-use self::shop::{HANG_LIMIT, Served, Setup, WAIT};
+use self::shop::{Served, Setup, WAIT};
 
 /// The settings of a specification.
 fn profile(specification: Specification) -> Profile {
@@ -44,7 +44,7 @@ fn setup(specification: Specification) -> Setup {
         set: |layer| layer,
         around: |router| router,
         inside: |router| router,
-        waits: if waits { WAIT } else { HANG_LIMIT },
+        waits: waits.then_some(WAIT),
         // One that the engine reports at once.
         fault: Fault::Overloaded,
     }

@@ -199,7 +199,7 @@ macro_rules! plants {
 plants! {
     "no layer" |setup| {
         setup.is_layered = false;
-        setup.waits = WAIT;
+        setup.waits = Some(WAIT);
     } => {
         Draft: "post patch bare list twice ascii unique owner retry retry_of_4xx retry_of_5xx one_effect concurrent \
             missing reused running conflict_needs_no_correction validated composite suite_missing suite_empty \
@@ -226,7 +226,7 @@ plants! {
     }
     "a repeat of a running request waits" |setup| {
         setup.set = |layer| layer.on_running(OnRunning::Wait(HANG_LIMIT));
-        setup.waits = WAIT;
+        setup.waits = Some(WAIT);
     } => {
         Draft: "concurrent running suite_running"
         StripeV1: "running"
@@ -305,7 +305,7 @@ plants! {
     }
     "PATCH alone" |setup| {
         setup.set = |it| it.methods([Method::PATCH]);
-        setup.waits = WAIT;
+        setup.waits = Some(WAIT);
     } => {
         Draft: "post bare list twice ascii unique owner retry retry_of_4xx retry_of_5xx one_effect concurrent \
             missing reused running conflict_needs_no_correction validated composite suite_missing suite_empty \

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, get, post};
-use axum::{Router, body::Bytes};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use idem_conformance::http::{Operation, Specification, Target};
@@ -46,8 +47,9 @@ pub(super) struct Setup {
     pub(super) around: Around,
     /// Inside of the layer.
     pub(super) inside: Around,
-    /// The time after which a request that waits for a running one is taken for one that waits.
-    pub(super) waits: Duration,
+    /// The time after which a request that waits for a running one is taken for one that waits. `None`: a slow order ends
+    /// after the first response to it.
+    pub(super) waits: Option<Duration>,
     /// The fault of a store that cannot be used.
     pub(super) fault: Fault,
 }
@@ -82,6 +84,17 @@ impl Shop {
         self.slow
             .send_modify(|slow| slow.ended = slow.begun.clone());
     }
+}
+
+/// Of two requests for a slow order the refused one ends the other.
+async fn ends_slow(State(shop): State<Shop>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    let response = next
+        .run(Request::from_parts(parts, Body::from(body.clone())))
+        .await;
+    shop.slow.send_modify(|slow| _ = slow.ended.insert(body));
+    response
 }
 
 async fn order(State(shop): State<Shop>, body: Bytes) -> Response {
@@ -218,12 +231,15 @@ impl Served {
         }
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let served = axum::serve(listener, (setup.around)(router)).into_future();
+        let mut router = (setup.around)(router);
+        if setup.waits.is_none() {
+            router = router.layer(from_fn_with_state(shop.clone(), ends_slow));
+        }
+        let served = axum::serve(listener, router).into_future();
         let task = tokio::spawn(served);
 
         let body = r#"{"items": ["tea", "cake"], "quantity": {n}}"#;
         let of = |method, path: &str| Operation::new(method, path).json(body);
-        let release = move || shop.clone().release();
         let advance = move |by| {
             clock.advance(by);
             async {}
@@ -247,7 +263,6 @@ impl Served {
             .other_caller(caller("eve"))
             .elsewhere(of(Method::POST, "/refunds"))
             .slow(of(Method::POST, "/slow"))
-            .release(setup.waits, release)
             .rejected(of(Method::POST, "/rejected"))
             .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
             .failing(of(Method::POST, "/failing"))
@@ -256,6 +271,10 @@ impl Served {
             .outage(outage)
             .config("GET /v1/config".parse().unwrap())
             .patience(HANG_LIMIT);
+        let target = match setup.waits {
+            Some(waits) => target.release(waits, move || shop.clone().release()),
+            None => target,
+        };
         Self {
             base,
             caller: caller("acme"),
