@@ -10,7 +10,7 @@ use idem_conformance::http::{Operation, Specification, Target, check};
 
 /// Tests a server against the sentences of a specification that concern idempotency.
 ///
-/// An operation is a method, a path and, if it has one, a body of JSON: 'POST /orders {"quantity": {n}}'. Each {n} is
+/// An operation is a method, a path and, if it has one, a body of JSON: 'POST /orders {"quantity": {number}}'. Each {number} is
 /// replaced by a number that no other request has. The server takes some dozens of requests for real.
 ///
 /// Exit codes: 0, no row failed but those of `--allow`; 1, a row failed; 2, wrong arguments, or a server that does not
@@ -18,7 +18,7 @@ use idem_conformance::http::{Operation, Specification, Target, check};
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// draft, `stripe_v1`, `stripe_v2`, acp, ucp, x402, `iceberg_rest`
+    #[arg(help = "draft, stripe_v1, stripe_v2, acp, ucp, x402, iceberg_rest")]
     specification: Specification,
     /// The address of the server
     address: Uri,
@@ -61,7 +61,7 @@ struct Arguments {
     /// The configuration of an Iceberg catalog: 'GET /v1/config'
     #[arg(long, value_name = "OPERATION")]
     config: Option<Operation>,
-    /// The payment of x402: a JSON object, with {n} where each payment differs
+    /// The payment of x402: a JSON object, with {number} where each payment differs
     #[arg(long, value_name = "JSON")]
     payment: Option<String>,
     /// Seconds that a request may take

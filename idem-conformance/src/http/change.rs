@@ -53,7 +53,7 @@ impl Change {
         match self {
             Self::Number => {
                 let has_number = first.operation.has_number().then_some(());
-                need(has_number, "an operation with `{n}` in its body")?;
+                need(has_number, "an operation with `{number}` in its body")?;
                 second.number = probe.number();
             }
             Self::Blank => {

@@ -19,7 +19,7 @@
 //!
 //! # async fn test() -> Result<(), Box<dyn std::error::Error>> {
 //! let of = |token| HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(token))]);
-//! let session = Operation::post("/checkout_sessions").json(r#"{"items": ["tea", "cake"], "quantity": {n}}"#);
+//! let session = Operation::post("/checkout_sessions").json(r#"{"items": ["tea", "cake"], "quantity": {number}}"#);
 //! let target = Target::new("http://127.0.0.1:8080".parse()?, session)
 //!     .caller(of("Bearer one"))
 //!     .other_caller(of("Bearer two"))
@@ -40,8 +40,8 @@
 //! cargo install idem-conformance --features command
 //! idem-conformance acp https://shop.example \
 //!     --header 'authorization: Bearer one' --other-header 'authorization: Bearer two' \
-//!     --operation 'POST /checkout_sessions {"items": ["tea", "cake"], "quantity": {n}}' \
-//!     --elsewhere 'POST /checkout_sessions/7 {"quantity": {n}}' \
+//!     --operation 'POST /checkout_sessions {"items": ["tea", "cake"], "quantity": {number}}' \
+//!     --elsewhere 'POST /checkout_sessions/7 {"quantity": {number}}' \
 //!     --effects 'GET /orders' --effects-at /total
 //! ```
 //!

@@ -7,18 +7,18 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// Place of the number of a request in a path, a body or a payment.
-pub(super) const NUMBER: &str = "{n}";
+pub(super) const NUMBER: &str = "{number}";
 
 /// A request of the server under test: its method, and templates of its path and body.
 ///
-/// Each `{n}` in them is replaced by a number; the same number is the same request, and another one another request. A
+/// Each `{number}` in them is replaced by a number; the same number is the same request, and another one another request. A
 /// number is used in one run only: it grows from the time of the run in milliseconds, times 1,000.
 ///
 /// ```
 /// use idem_conformance::http::Operation;
 ///
-/// let order = Operation::post("/orders").json(r#"{"item": "tea", "quantity": {n}}"#);
-/// let parsed: Operation = r#"POST /orders {"item": "tea", "quantity": {n}}"#.parse()?;
+/// let order = Operation::post("/orders").json(r#"{"item": "tea", "quantity": {number}}"#);
+/// let parsed: Operation = r#"POST /orders {"item": "tea", "quantity": {number}}"#.parse()?;
 /// # let _ = (order, parsed);
 /// # Ok::<(), idem_conformance::http::InvalidOperation>(())
 /// ```

@@ -83,8 +83,11 @@ impl fmt::Display for Report {
                         format!("got:      {got}"),
                     ],
                 ),
-                Finding::NotChecked(why) => (2, "not checked", vec![format!("needs: {why}")]),
-                Finding::CannotBeMet(why) => (3, "cannot be met", vec![format!("because {why}")]),
+                Finding::NotChecked(why) if row.has_test() => {
+                    (2, "not checked", vec![format!("needs {why}")])
+                }
+                Finding::NotChecked(why) => (2, "not checked", vec![why.to_string()]),
+                Finding::CannotBeMet(why) => (3, "cannot be met", vec![(*why).to_owned()]),
             };
             counts[count] += 1;
             let (section, level, name, sentence) = (row.section, row.level, row.name, row.sentence);

@@ -64,6 +64,10 @@ impl Row {
         }
     }
 
+    pub(super) fn has_test(&self) -> bool {
+        !matches!(self.check, Check::Unseen(_) | Check::CannotBeMet(_))
+    }
+
     /// The test in words; `–` without one.
     #[must_use]
     pub fn test(&self) -> String {

@@ -37,7 +37,7 @@ impl<A> fmt::Debug for Hook<A> {
 /// The payment that a target without [`Target::payment`] gets: one that a server in a test mode accepts.
 const PAYMENT: &str = r#"{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:84532","amount":"10000",
 "asset":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C",
-"maxTimeoutSeconds":60,"extra":{}},"payload":{"signature":"0x{n}","authorization":{"nonce":"0x{n}"}}}"#;
+"maxTimeoutSeconds":60,"extra":{}},"payload":{"signature":"0x{number}","authorization":{"nonce":"0x{number}"}}}"#;
 
 /// A server under test, and what it offers to the tests.
 ///
@@ -52,11 +52,11 @@ const PAYMENT: &str = r#"{"x402Version":2,"accepted":{"scheme":"exact","network"
 /// use idem_conformance::http::{Operation, Target};
 ///
 /// let of = |token| HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static(token))]);
-/// let order = Operation::post("/orders").json(r#"{"items": ["tea", "cake"], "quantity": {n}}"#);
+/// let order = Operation::post("/orders").json(r#"{"items": ["tea", "cake"], "quantity": {number}}"#);
 /// let target = Target::new("https://shop.example".parse()?, order)
 ///     .caller(of("Bearer one"))
 ///     .other_caller(of("Bearer two"))
-///     .elsewhere(Operation::post("/refunds").json(r#"{"quantity": {n}}"#))
+///     .elsewhere(Operation::post("/refunds").json(r#"{"quantity": {number}}"#))
 ///     .effects("GET /orders".parse()?, "/total");
 /// # let _ = target;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -211,7 +211,7 @@ impl Target {
         self
     }
 
-    /// The x402 payment of a request: a JSON object, in which `{n}` is the number of the payment.
+    /// The x402 payment of a request: a JSON object, in which `{number}` is the number of the payment.
     ///
     /// The tests add the identifier. Default: a payment of the scheme `exact` whose signature is none.
     pub fn payment(mut self, payment: impl Into<String>) -> Self {

@@ -26,8 +26,8 @@ use tokio_rustls::server::TlsStream;
 use super::setup;
 use super::shop::Served;
 
-const SLOW: &str = r#"POST /slow {"quantity": {n}}"#;
-const ORDER: &str = r#"POST /orders {"items": ["tea", "cake"], "quantity": {n}}"#;
+const SLOW: &str = r#"POST /slow {"quantity": {number}}"#;
+const ORDER: &str = r#"POST /orders {"items": ["tea", "cake"], "quantity": {number}}"#;
 
 /// Runs the program with these arguments, beside the server of this thread.
 async fn run(arguments: &[&str]) -> (Option<i32>, String) {

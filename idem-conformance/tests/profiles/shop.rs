@@ -238,7 +238,7 @@ impl Served {
         let served = axum::serve(listener, router).into_future();
         let task = tokio::spawn(served);
 
-        let body = r#"{"items": ["tea", "cake"], "quantity": {n}}"#;
+        let body = r#"{"items": ["tea", "cake"], "quantity": {number}}"#;
         let of = |method, path: &str| Operation::new(method, path).json(body);
         let advance = move |by| {
             clock.advance(by);

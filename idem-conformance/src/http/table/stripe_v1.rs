@@ -35,13 +35,13 @@ rows! {
     PAGE States "optional": "A key is an addition to a request." => Optional;
     PAGE States "post": "Every POST takes a key." => Protects(Method::POST);
     PAGE States "saved": "The status and the body of the first request are saved." => Repeats(Usual);
-    PAGE States "saved_4xx": "They are saved when the request failed." => Repeats(Rejected);
-    PAGE States "saved_500": "They are saved when it failed with 500." => Repeats(Failing);
+    PAGE States "saved_4xx": "The result of a request that failed is saved." => Repeats(Rejected);
+    PAGE States "saved_500": "The result of a request that failed with 500 is saved." => Repeats(Failing);
     PAGE States "one_effect": "A repeat creates no second object." => OneEffect;
     PAGE States "compared": "Parameters are compared with those of the first request, and other ones are an error."
         => Conflicts(Number, REUSED);
     PAGE States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
-    PAGE States "too_long": "A key of more characters is none." => Refuses(KeyCase::Long(256), INVALID);
+    PAGE States "too_long": "A key of more than 255 characters is not accepted." => Refuses(KeyCase::Long(256), INVALID);
     PAGE States "any_text": "A client makes keys as it likes." => Accepts(KeyCase::Commas);
     PAGE States "kept": "Keys are kept for at least 24 hours." => Keeps(Duration::from_secs(86_400));
     PAGE States "pruned": "A request under a key that was pruned is a new one." => Expires;
@@ -52,7 +52,7 @@ rows! {
     PAGE States "delete": "A key has no effect on DELETE." => Ignores(Method::DELETE);
     LOW_LEVEL States "running": "A request whose key is in use is a 409." => Running(RUNNING);
     LOW_LEVEL States "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
-    LOW_LEVEL States "replayed_500": "So has a replayed error." => Marks(Failing);
+    LOW_LEVEL States "replayed_500": "A replayed error has `Idempotent-Replayed: true`." => Marks(Failing);
     LOW_LEVEL States "limits": "Rate limits stand before the keys: a 429 is not saved."
         => Unseen("a limit that the target would have to reach");
     LOW_LEVEL States "credentials": "Credentials are checked before the keys: a 401 is not saved."
