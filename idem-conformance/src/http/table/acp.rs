@@ -45,7 +45,8 @@ rows! {
     "6.1" Must "every_post": "Every POST is protected by its key." => Protects(Method::POST);
     "6.1" States "opaque": "A key is a text of the client's choice." => Accepts(KeyCase::Commas);
     "6.1" States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
-    "6.1" States "too_long": "A key of more than 255 characters is not accepted." => Refuses(KeyCase::Long(256), INVALID);
+    "6.1" States "too_long": "A key of more than 255 characters is not accepted."
+        => Refuses(KeyCase::Long(256), INVALID);
     "6.1" States "empty": "A key has at least one character (OpenAPI)." => Refuses(KeyCase::Empty, INVALID);
     "6.1" Must "identity": "Keys belong to the authenticated identity." => Independent(Caller);
     "6.1" Must "path": "Keys belong to the path of the endpoint." => Independent(Path);
@@ -59,7 +60,8 @@ rows! {
     "6.2" Must "array_order": "The order of an array counts." => Conflicts(ArrayOrder, CONFLICT);
     "6.2" States "headers": "Headers do not count." => Equal(OtherHeader);
     "6.3" Must "replay": "A repeat gets the first response with its status." => Repeats(Usual);
-    "6.3" Must "replay_of_4xx": "A repeat of a request that the endpoint answered with 4xx gets that response." => Repeats(Rejected);
+    "6.3" Must "replay_of_4xx": "A repeat of a request that the endpoint answered with 4xx gets that response."
+        => Repeats(Rejected);
     "6.3" States "update": "Endpoints that update a session do so as those that create one." => Repeats(Elsewhere);
     "6.3" Should "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
     "6.3" Should "replayed_4xx": "A replayed 4xx has `Idempotent-Replayed: true`." => Marks(Rejected);

@@ -41,7 +41,7 @@ rows! {
     PARAMETER States "replayed_4xx": "After a terminal 4xx, 409 among them, a repeat gets it." => Repeats(Rejected);
     PARAMETER States "not_5xx": "A 5xx is not final." => Released(Failing);
     PARAMETER States "version_7": "A key is a UUID of version 7." => Accepts(KeyCase::Valid);
-    PARAMETER States "capitals": "A key may have capitals." => Accepts(KeyCase::Capitals);
+    PARAMETER States "capitals": "A key may have capitals, as that of the example." => Accepts(KeyCase::Capitals);
     PARAMETER States "one_uuid": "Capitals are no other UUID (RFC 9562)." => Equal(Capitals);
     PARAMETER States "version_4": "A UUID of version 4 is not accepted." => Refuses(KeyCase::Version4, INVALID);
     PARAMETER States "no_uuid": "A text that is no UUID is not accepted." => Refuses(KeyCase::NoUuid, INVALID);
@@ -50,7 +50,8 @@ rows! {
     PARAMETER Must "other_operation": "A key belongs to one operation: another one is refused."
         => Conflicts(Path, CONFLICT);
     PARAMETER States "running": "Two requests at once have one effect." => RunningOrWait(RUNNING);
-    PARAMETER States "after_running": "Repeats of two requests at once get the response of the one that was executed." => AfterRunning;
+    PARAMETER States "after_running": "Repeats of two requests at once get the response of the one that was executed."
+        => AfterRunning;
     PARAMETER Should "expired": "A key does not expire before the end of the advertised time, and may after it."
         => Expires;
     ERROR States "error_of_key": "The refusal of a key has the error model of catalogs."

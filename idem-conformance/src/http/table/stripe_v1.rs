@@ -41,7 +41,8 @@ rows! {
     PAGE States "compared": "Parameters are compared with those of the first request, and other ones are an error."
         => Conflicts(Number, REUSED);
     PAGE States "length": "A key has up to 255 characters." => Accepts(KeyCase::Long(255));
-    PAGE States "too_long": "A key of more than 255 characters is not accepted." => Refuses(KeyCase::Long(256), INVALID);
+    PAGE States "too_long": "A key of more than 255 characters is not accepted."
+        => Refuses(KeyCase::Long(256), INVALID);
     PAGE States "any_text": "A client makes keys as it likes." => Accepts(KeyCase::Commas);
     PAGE States "kept": "Keys are kept for at least 24 hours." => Keeps(Duration::from_secs(86_400));
     PAGE States "pruned": "A request under a key that was pruned is a new one." => Expires;

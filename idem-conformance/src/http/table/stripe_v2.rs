@@ -30,7 +30,8 @@ rows! {
     PAGE States "failure": "A repeat of a failed request is executed, and gets the new answer." => Released(Failing);
     PAGE States "compared": "The key with other parameters is an error." => Conflicts(Number, REUSED);
     PAGE States "running": "Two requests at once are executed once." => RunningOrWait(refused(&[409]));
-    PAGE States "after_running": "Repeats of two requests at once get the answer of the one that was executed." => AfterRunning;
+    PAGE States "after_running": "Repeats of two requests at once get the answer of the one that was executed."
+        => AfterRunning;
     PAGE States "kept": "Keys are kept for 30 days." => Keeps(Duration::from_secs(30 * 86_400));
     PAGE States "expired": "A request under an expired key is a new one." => Expires;
     PAGE States "account": "Accounts and sandboxes do not share keys." => Independent(Caller);

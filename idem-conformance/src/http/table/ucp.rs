@@ -28,7 +28,8 @@ rows! {
     REST Must "conflict": "The key with another body is a 409." => Conflicts(Number, CONFLICT);
     OVERVIEW States "conflict_code": "The status of a key with another payload is 409." => Conflicts(Number, CONFLICT);
     SIGNATURES States "entropy": "A key has at least 128 bits: a UUID." => Accepts(KeyCase::Version4);
-    SIGNATURES States "weak": "A key of 16 characters has fewer than 128 bits." => Refuses(KeyCase::Long(16), refused(&[400]));
+    SIGNATURES States "weak": "A key of 16 characters has fewer than 128 bits."
+        => Refuses(KeyCase::Long(16), refused(&[400]));
     SIGNATURES States "client": "A key is unique for a client." => Independent(Caller);
     SIGNATURES States "operation": "A key is unique for a type of operation." => Independent(Path);
     SIGNATURES States "recommended": "It is recommended to keep keys for 48 hours."
@@ -41,7 +42,8 @@ rows! {
     SIGNATURES Must "fail_closed": "A request is refused with 503 while the store is unreachable."
         => Outage(refused(&[503]));
     SIGNATURES States "running": "Two requests at once are executed once." => RunningOrWait(CONFLICT);
-    SIGNATURES States "after_running": "Repeats of two requests at once get the result of the one that was executed." => AfterRunning;
+    SIGNATURES States "after_running": "Repeats of two requests at once get the result of the one that was executed."
+        => AfterRunning;
     SIGNATURES States "signed": "The key is a part of what is signed."
         => CannotBeMet("signatures are checked by a layer outside; this one has no keys of partners");
     "checkout/mcp" States "mcp": "Over MCP the key is a member of `meta`."

@@ -29,14 +29,17 @@ rows! {
         => Conflicts(Number, CONFLICT);
     EXTENSION States "required": "A missing identifier is a 400 where one is required." => Requires(INVALID);
     EXTENSION States "shortest": "An identifier has at least 16 characters." => Accepts(KeyCase::Long(16));
-    EXTENSION States "too_short": "An identifier of 15 characters is not accepted." => Refuses(KeyCase::Long(15), INVALID);
+    EXTENSION States "too_short": "An identifier of 15 characters is not accepted."
+        => Refuses(KeyCase::Long(15), INVALID);
     EXTENSION States "longest": "An identifier has at most 128 characters." => Accepts(KeyCase::Long(128));
-    EXTENSION States "too_long": "An identifier of 129 characters is not accepted." => Refuses(KeyCase::Long(129), INVALID);
+    EXTENSION States "too_long": "An identifier of 129 characters is not accepted."
+        => Refuses(KeyCase::Long(129), INVALID);
     EXTENSION States "characters": "An identifier has letters, digits, hyphens and underscores."
         => Refuses(KeyCase::FullStop, INVALID);
     GUIDE States "signed_anew": "A client signs each retry anew, with the same identifier, and gets the first response."
         => Equal(Signature);
     GUIDE States "lifetime": "The server chooses how long identifiers are kept." => Unseen("any time is allowed");
     EXTENSION States "running": "Two requests at once are processed once." => RunningOrWait(CONFLICT);
-    EXTENSION States "after_running": "Repeats of two requests at once get the response of the one that was processed." => AfterRunning;
+    EXTENSION States "after_running": "Repeats of two requests at once get the response of the one that was processed."
+        => AfterRunning;
 }
