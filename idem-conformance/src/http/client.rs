@@ -34,7 +34,11 @@ pub(super) async fn send(request: Request<Bytes>, patience: Duration) -> Result<
 async fn exchange(mut request: Request<Bytes>) -> Result<Answer, Unanswered> {
     let uri = request.uri().clone();
     let authority = uri.authority().ok_or("the address has no host")?;
-    let secure = uri.scheme() == Some(&Scheme::HTTPS);
+    let secure = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        _ => return Err("the address begins with neither `http://` nor `https://`".into()),
+    };
     let port = authority
         .port_u16()
         .unwrap_or(if secure { 443 } else { 80 });

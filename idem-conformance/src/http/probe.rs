@@ -86,7 +86,7 @@ impl<'t> Probe<'t> {
         let base = self.target.base.to_string();
         let uri = format!("{}{}", base.trim_end_matches('/'), filled(&operation.path));
         let Ok(uri) = uri.parse::<Uri>() else {
-            return failed("an address", uri);
+            return failed("an address that begins with `http://` or `https://`", uri);
         };
         let body = asked
             .body

@@ -76,6 +76,9 @@ async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run()
         ),
         (draft(&met, &["--markdown"]), 0, "| 2.6 | should |"),
         (draft(&failing, &[]), 1, "got:      201"),
+        (draft("http://127.0.0.1:1", &[]), 2, "got no response"),
+        (draft("127.0.0.1:1", &[]), 2, "begins with `http://`"),
+        (draft("ftp://127.0.0.1:1", &[]), 2, "begins with neither"),
         (draft(&failing, &["--allow", "missing"]), 1, "FAILED"),
         (
             draft(
