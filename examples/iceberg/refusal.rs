@@ -81,7 +81,7 @@ impl IntoResponse for Refusal {
                 "nothing was done".into(),
             ),
             Self::Idempotency(error) => {
-                let response = Refusals::iceberg().response(Problem::from(&error));
+                let response = Refusals::iceberg().response(&Problem::from(&error));
                 return response.map(Body::from);
             }
         };

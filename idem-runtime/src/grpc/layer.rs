@@ -303,8 +303,9 @@ impl GrpcLayer {
         self.over_grpc().entry(scope, key).await
     }
 
-    /// Reads the record under the key of a call of this method, `/shop.v1.Payments/Charge`: see
-    /// [`IdempotencyLayer::entry_at`].
+    /// Reads the record under a key with its method.
+    ///
+    /// The path of the method is `/shop.v1.Payments/Charge`. See [`IdempotencyLayer::entry_at`].
     ///
     /// # Errors
     ///

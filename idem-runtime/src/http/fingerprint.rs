@@ -3,7 +3,7 @@
 mod json;
 mod multipart;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
@@ -229,9 +229,9 @@ impl Fingerprinter {
         self
     }
 
-    /// Counts of a payment in `PAYMENT-SIGNATURE` its terms alone, unless [`header`](Self::header) names it.
+    /// Counts of a payment its terms alone.
     ///
-    /// They are what was accepted (scheme, network, amount, asset, recipient) and for what resource, as the client wrote
+    /// Of that in `PAYMENT-SIGNATURE`, unless [`header`](Self::header) names it. The terms are what was accepted (scheme, network, amount, asset, recipient) and for what resource, as the client wrote
     /// them; not the signature with its nonce, and no extension. For clients that sign a new payment when they repeat a
     /// request: a repeat with equal terms is the same request. A payment that is no base64 of JSON counts byte by byte,
     /// and so does an `X-PAYMENT` of version 1.
@@ -398,7 +398,8 @@ impl fmt::Display for Fingerprinter {
                 Numbers::ByValue => "JSON by value".to_owned(),
             };
             for pointer in &**without {
-                rule.push_str(&format!(" without {pointer}"));
+                // Writing to a string does not fail.
+                let _ = write!(rule, " without {pointer}");
             }
             rules.push(rule);
         }

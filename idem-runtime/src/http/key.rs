@@ -127,10 +127,9 @@ impl KeyRules {
         self
     }
 
-    /// Takes the whole value of the header as the key, whatever characters it has, for clients of an API that says no more
-    /// than "a string".
+    /// Takes the whole value of the header as the key.
     ///
-    /// Quotation marks are a part of it, and `"a"` and `a` are two keys. It must be UTF-8; blanks around it are none of it.
+    /// For an API that says no more of its keys than "a string". Quotation marks are a part of it, and `"a"` and `a` are two keys. It must be UTF-8; blanks around it are none of it.
     /// A value that a proxy joined from two headers is a key too.
     ///
     /// ```
@@ -150,7 +149,7 @@ impl KeyRules {
         self
     }
 
-    /// Makes keys that differ in the case of ASCII letters alone one key, which is in lower case.
+    /// Ignores the case of ASCII letters: every key is in lower case.
     ///
     /// For UUIDs, which some clients write in upper case.
     #[must_use]

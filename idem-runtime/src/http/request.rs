@@ -27,9 +27,6 @@ pub(super) struct Admitted {
 ///
 /// `None`: the request has no key, and needs none.
 ///
-/// The future is made of an `async` block, and that of [`take`] too, because that of an `async fn` has room for its
-/// arguments twice.
-///
 /// # Errors
 ///
 /// The problem of a request that is refused.
@@ -37,6 +34,10 @@ pub(super) struct Admitted {
 /// # Cancel safety
 ///
 /// Nothing has happened.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
 pub(super) fn admit<B: Body>(
     parts: &mut Parts,
     body: &mut Buffered<B>,
@@ -47,16 +48,18 @@ pub(super) fn admit<B: Body>(
         let is_in_body = settings.profile().source.is_in_body();
         let mut scope = None;
         if !is_in_body {
-            scope = match identify(parts, &[], settings)? {
+            scope = match identify(parts, &[], settings) {
                 Identified::OfScope(scope) => scope,
                 Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
             };
         }
         let asked = take(parts, body, settings, due).await?;
         if is_in_body {
-            scope = match identify(parts, &body.bytes(), settings)? {
+            scope = match identify(parts, &body.bytes(), settings) {
                 Identified::OfScope(scope) => scope,
                 Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
             };
         }
         Ok(Some(Admitted { scope, asked }))
@@ -67,21 +70,22 @@ enum Identified {
     /// Its key is among the extensions of the request.
     OfScope(Option<String>),
     WithoutKey,
+    Refused(Problem),
 }
 
 /// Finds the key of a request and its owner.
-fn identify(
-    parts: &mut Parts,
-    body: &[u8],
-    settings: &LayerSettings,
-) -> Result<Identified, Problem> {
-    let Some(key) = settings.key(parts, body)? else {
-        return Ok(Identified::WithoutKey);
+fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identified {
+    let key = match settings.key(parts, body) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Identified::WithoutKey,
+        Err(refusal) => return Identified::Refused(settings.of_key(&refusal)),
     };
     let scope = settings.scope.find(parts);
     parts.extensions.insert(key);
-    let scope = scope.map_err(|_| Problem::caller_unknown())?;
-    Ok(Identified::OfScope(scope))
+    match scope {
+        Ok(scope) => Identified::OfScope(scope),
+        Err(_) => Identified::Refused(Problem::caller_unknown()),
+    }
 }
 
 /// Reads the body of a request into memory, and computes the digest of the request.
@@ -95,6 +99,10 @@ fn identify(
 /// # Cancel safety
 ///
 /// Nothing has happened.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
 fn take<B: Body>(
     parts: &Parts,
     body: &mut Buffered<B>,

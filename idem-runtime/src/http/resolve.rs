@@ -71,9 +71,9 @@ impl IdempotencyLayer {
         self.entry_at(scope, &Method::POST, "/", key).await
     }
 
-    /// Reads the record under the key of a request with this method and path, in any [domain](Self::key_domain).
+    /// Reads the record under a key with its method and path.
     ///
-    /// The path is the one that the client wrote, without its query; what is no part of the domain does not count. Else
+    /// In any [domain](Self::key_domain). The path is the one that the client wrote, without its query; what is no part of the domain does not count. Else
     /// as [`entry`](Self::entry).
     ///
     /// # Errors

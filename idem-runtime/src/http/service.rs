@@ -160,12 +160,9 @@ where
             }
         };
         let echo = settings.echo(&parts.headers);
-        let mut call = settings.call(scope.as_deref(), parts, &asked);
-        settings.limit_wait(&mut call, due);
-        settings.label(&mut call, parts);
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
-        call.gate(settings.gate(scope.as_deref(), head.as_ref()));
+        let call = settings.call(scope, asked, parts, head.as_ref(), due);
         let output = Output::new(Arc::clone(&settings.rules), OpenLife);
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;

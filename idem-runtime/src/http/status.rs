@@ -130,9 +130,9 @@ const STRIPE: &[u16] = &[
 /// RFC 6585, sections 3 and 6; RFC 8470, section 5.2).
 const CHALLENGES: &[u16] = &[401, 407, 411, 417, 421, 425, 426, 428, 511];
 
-/// Challenges, a limit, and every 5xx that is not ambiguous.
+/// Challenges, a login that has lapsed, a limit, and every 5xx that is not ambiguous.
 const TERMINAL: &[u16] = &[
-    401, 407, 411, 417, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
+    401, 407, 411, 417, 419, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
 ];
 
 /// Every 4xx but 408, which is ambiguous, and every 5xx that is not.
@@ -229,8 +229,10 @@ impl StatusPolicy {
         }
     }
 
-    /// Stores successes and final refusals: 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …)
-    /// and 429.
+    /// Stores successes and final refusals, and no server error.
+    ///
+    /// Stored are 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …),
+    /// 419 and 429.
     ///
     /// A 5xx is never stored, nor is a 408, and a repeat is executed: [`ambiguous`](Self::ambiguous) outcomes release the
     /// key as well, bound to its request. **An effect that happened before such a response happens twice**, unless it is
@@ -244,9 +246,9 @@ impl StatusPolicy {
         }
     }
 
-    /// Stores successes alone: 1xx, 2xx and 3xx. A repeat of a failure is executed to finish the work.
+    /// Stores successes alone; a repeat of a failure is executed.
     ///
-    /// A failure of any kind releases the key, bound to its request: a corrected request is a 422 `key-reused`. With the
+    /// Stored are 1xx, 2xx and 3xx. A failure of any kind releases the key, bound to its request: a corrected request is a 422 `key-reused`. With the
     /// risk and the retry hints of [`terminal`](Self::terminal) and [`stripe`](Self::stripe).
     #[must_use]
     pub fn successes() -> Self {
