@@ -8,6 +8,7 @@
 #![doc = include_str!("../tests/golden/history.rs")]
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::unchecked_time_subtraction,
     reason = "a case whose times do not fit panics, as it should"
@@ -21,6 +22,8 @@ mod claims;
 mod completions;
 mod exact;
 mod fixture;
+#[cfg(feature = "http")]
+pub mod http;
 mod journals;
 mod life;
 mod listings;

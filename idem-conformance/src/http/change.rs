@@ -1,0 +1,141 @@
+//! A second request with the key of a first one, and the difference between them.
+
+use http::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::finding::{Checked, ELSEWHERE, need};
+use super::json;
+use super::operation::NUMBER;
+use super::probe::{Asked, Probe};
+
+/// The difference between two requests with one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Another number, so that the body (or the path) is another one.
+    Number,
+    /// A blank within the JSON of the body.
+    Blank,
+    /// The order of the members of an object.
+    MemberOrder,
+    /// A number as `1.0` in place of `1`.
+    Decimal,
+    /// A member that is `null` and was absent.
+    NullMember,
+    /// A member of an extension.
+    ExtraMember,
+    /// The order of an array.
+    ArrayOrder,
+    /// The operation at another path.
+    Path,
+    /// The credentials.
+    Caller,
+    /// A header that is none of the specification's.
+    Header,
+    /// The payment is signed anew, for the same terms.
+    Signature,
+    /// Other terms of the payment.
+    Terms,
+    /// The key in capitals.
+    Capitals,
+}
+
+impl Change {
+    /// A request and the changed one.
+    pub(super) fn pair(self, probe: &Probe<'_>) -> Checked<(Asked, Asked)> {
+        let mut first = probe.usual();
+        let mut second = first.clone();
+        let number = first.number.to_string();
+        let body = first.operation.body.replace(NUMBER, &number);
+        let value = || {
+            let value = serde_json::from_str::<Value>(&body);
+            need(value.ok(), "an operation whose body is JSON")
+        };
+        match self {
+            Self::Number => {
+                let has_number = first.operation.has_number().then_some(());
+                need(has_number, "an operation with `{number}` in its body")?;
+                second.number = probe.number();
+            }
+            Self::Blank => {
+                let value = value()?;
+                need(
+                    value.as_object(),
+                    "an operation whose body is a JSON object",
+                )?;
+                second.body = Some(body.trim_start().replacen('{', "{ ", 1));
+            }
+            Self::MemberOrder => {
+                let value = value()?;
+                let has_order = json::has_order(&value).then_some(());
+                need(
+                    has_order,
+                    "an operation whose JSON has an object of two members",
+                )?;
+                first.body = Some(json::ordered(&value, false));
+                second.body = Some(json::ordered(&value, true));
+            }
+            Self::Decimal => {
+                let decimal = json::with_decimal(value()?);
+                let decimal = need(decimal, "an operation whose JSON has an integer")?;
+                first.body = Some(json::ordered(&value()?, false));
+                second.body = Some(json::ordered(&decimal, false));
+            }
+            Self::NullMember | Self::ExtraMember => {
+                let member = if self == Self::NullMember {
+                    Value::Null
+                } else {
+                    json!({ "points": 1 })
+                };
+                let more = json::with_member(value()?, "extension", member);
+                let more = need(more, "an operation whose body is a JSON object")?;
+                first.body = Some(json::ordered(&value()?, false));
+                second.body = Some(json::ordered(&more, false));
+            }
+            Self::ArrayOrder => {
+                let reversed = json::with_array_reversed(value()?);
+                let reversed = need(
+                    reversed,
+                    "an operation whose JSON has an array of two different values",
+                )?;
+                first.body = Some(json::ordered(&value()?, false));
+                second.body = Some(json::ordered(&reversed, false));
+            }
+            Self::Path => {
+                let elsewhere = probe.target.elsewhere.clone();
+                second.operation = need(elsewhere, ELSEWHERE)?;
+            }
+            Self::Caller => {
+                let other = probe.target.other_caller.clone();
+                second.caller = Some(need(other, "another caller (`other_caller`)")?);
+            }
+            Self::Header => {
+                let name = HeaderName::from_static("x-conformance");
+                let value = HeaderValue::from_static("another");
+                second.operation = second.operation.header(name, value);
+            }
+            Self::Signature => second.payment = Some(probe.number()),
+            Self::Terms => second.other_terms = true,
+            Self::Capitals => second.key = second.key.to_uppercase(),
+        }
+        Ok((first, second))
+    }
+
+    /// The second request in words.
+    pub(super) fn phrase(self) -> &'static str {
+        match self {
+            Self::Number => "another body",
+            Self::Blank => "a blank more in its JSON",
+            Self::MemberOrder => "members in another order",
+            Self::Decimal => "`1.0` in place of `1`",
+            Self::NullMember => "a member that is null",
+            Self::ExtraMember => "a member of an extension",
+            Self::ArrayOrder => "an array in another order",
+            Self::Path => "another path",
+            Self::Caller => "another caller",
+            Self::Header => "another header",
+            Self::Signature => "a payment that is signed anew",
+            Self::Terms => "other terms of payment",
+            Self::Capitals => "its letters in capitals",
+        }
+    }
+}

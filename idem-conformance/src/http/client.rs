@@ -1,0 +1,94 @@
+//! A client that sends a request once, as it is: no redirect, no repeat, no connection of an earlier request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::uri::Scheme;
+use http::{HeaderValue, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::handshake;
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::answer::Answer;
+
+/// The reason that there is no response.
+type Unanswered = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends a request to the server of its URI.
+pub(super) async fn send(request: Request<Bytes>, patience: Duration) -> Result<Answer, String> {
+    match timeout(patience, exchange(request)).await {
+        Ok(answer) => answer.map_err(|error| format!("no response: {error}")),
+        Err(_) => Err(format!("no response within {patience:?}")),
+    }
+}
+
+async fn exchange(mut request: Request<Bytes>) -> Result<Answer, Unanswered> {
+    let uri = request.uri().clone();
+    let authority = uri.authority().ok_or("the address has no host")?;
+    let secure = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        _ => return Err("the address begins with neither `http://` nor `https://`".into()),
+    };
+    let port = authority
+        .port_u16()
+        .unwrap_or(if secure { 443 } else { 80 });
+    let host = HeaderValue::try_from(authority.as_str())?;
+    request.headers_mut().insert(HOST, host);
+    // The form of a request to a server, and not to a proxy.
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse()?;
+    let name = authority.host().trim_matches(['[', ']']);
+    let stream = TcpStream::connect((name, port)).await?;
+    stream.set_nodelay(true)?;
+    if secure {
+        let name = ServerName::try_from(name.to_owned())?;
+        let stream = TlsConnector::from(tls()?).connect(name, stream).await?;
+        over(TokioIo::new(stream), request).await
+    } else {
+        over(TokioIo::new(stream), request).await
+    }
+}
+
+async fn over<S>(stream: S, request: Request<Bytes>) -> Result<Answer, Unanswered>
+where
+    S: Read + Write + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = handshake(stream).await?;
+    let exchange = async {
+        let response = sender.send_request(request.map(Full::new)).await?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
+    };
+    tokio::select! {
+        answer = exchange => answer,
+        // A connection that ends first has an error, or left the exchange without a response.
+        Err(error) = connection => Err(error.into()),
+    }
+}
+
+fn tls() -> Result<Arc<ClientConfig>, Unanswered> {
+    let provider = CryptoProvider::get_default().map(Arc::clone);
+    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,53 @@
+//! What a test found.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The result of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// The server does what the sentence says.
+    Passed,
+    /// The server does something else.
+    Failed {
+        /// What the sentence says.
+        expected: String,
+        /// What the server did: its status, and the beginning of its body.
+        got: String,
+    },
+    /// The target lacks what the test needs, or no client can see what the sentence says.
+    NotChecked(Cow<'static, str>),
+    /// No server behind an [`IdempotencyLayer`](https://docs.rs/idem-runtime) does what the sentence says, for this
+    /// reason.
+    CannotBeMet(&'static str),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Failed { expected, got } => write!(f, "failed: expected {expected}, got {got}"),
+            Self::NotChecked(why) => write!(f, "not checked: {why}"),
+            Self::CannotBeMet(why) => write!(f, "cannot be met: {why}"),
+        }
+    }
+}
+
+/// `Err` is a [`Finding`] other than [`Finding::Passed`].
+pub(super) type Checked<T = ()> = Result<T, Finding>;
+
+pub(super) fn failed<T>(expected: impl Into<String>, got: impl Into<String>) -> Checked<T> {
+    Err(Finding::Failed {
+        expected: expected.into(),
+        got: got.into(),
+    })
+}
+
+/// Needed for requests at two paths.
+pub(super) const ELSEWHERE: &str = "an operation at another path (`elsewhere`)";
+
+/// Ends a test for which the target lacks an ability.
+pub(super) fn need<T>(ability: Option<T>, what: &'static str) -> Checked<T> {
+    ability.ok_or(Finding::NotChecked(Cow::Borrowed(what)))
+}

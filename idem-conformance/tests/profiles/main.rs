@@ -1,0 +1,196 @@
+//! The tables of `idem_conformance::http` on servers with an `IdempotencyLayer`, and on servers that differ in one thing,
+//! which fail the rows that it concerns and no other.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+#[cfg(feature = "command")]
+mod command;
+mod plants;
+mod shop;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+use idem_conformance::http::{Finding, Report, Specification, Target, check};
+use idem_runtime::http::Profile;
+use idem_runtime::testing::Fault;
+
+use self::plants::{PLANTS, Plant};
+use self::shop::{Served, Setup, WAIT};
+
+/// The settings of a specification.
+fn profile(specification: Specification) -> Profile {
+    match specification {
+        Specification::Draft => Profile::draft(),
+        Specification::StripeV1 => Profile::stripe_v1(),
+        Specification::StripeV2 => Profile::stripe_v2(),
+        Specification::Acp => Profile::acp(),
+        Specification::Ucp => Profile::ucp(),
+        Specification::X402 => Profile::x402().required(),
+        Specification::IcebergRest => Profile::iceberg_rest(),
+        other => panic!("no profile of {other}"),
+    }
+}
+
+fn setup(specification: Specification) -> Setup {
+    let waits = matches!(
+        specification,
+        Specification::Ucp | Specification::X402 | Specification::IcebergRest
+    );
+    Setup {
+        is_layered: true,
+        is_scoped: true,
+        set: |layer| layer,
+        around: |router| router,
+        inside: |router| router,
+        waits: waits.then_some(WAIT),
+        // One that the engine reports at once.
+        fault: Fault::Overloaded,
+    }
+}
+
+async fn table(specification: Specification, setup: &Setup) -> Report {
+    let shop = Served::start(specification, profile(specification), setup).await;
+    check(specification, &shop.target).await.unwrap()
+}
+
+/// The tables of all profiles. Every row that has a test passes, and the page in the documentation has the tables:
+/// `IDEM_GOLDEN=overwrite` renews it.
+#[tokio::test]
+async fn each_profile_meets_its_specification() {
+    let mut page = INTRODUCTION.to_owned();
+    let mut wrong = Vec::new();
+    for &specification in Specification::ALL {
+        let report = table(specification, &setup(specification)).await;
+        for (row, finding) in report.rows() {
+            let has_test = row.test() != "–";
+            if (*finding == Finding::Passed) != has_test {
+                wrong.push(format!("{specification}: {}: {finding}", row.name));
+            }
+        }
+        let sources = specification.sources().iter().map(|it| format!("<{it}>"));
+        let sources: Vec<_> = sources.collect();
+        write!(
+            page,
+            "\n## `{specification}`: {}\n\n{}\n\n{}",
+            specification.title(),
+            sources.join(", "),
+            report.to_markdown()
+        )
+        .unwrap();
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/profiles.md");
+    if std::env::var_os("IDEM_GOLDEN").is_some_and(|value| value == "overwrite") {
+        fs::write(path, &page).unwrap();
+    }
+    let golden = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(
+        page, golden,
+        "if this is intended, set IDEM_GOLDEN=overwrite"
+    );
+}
+
+const INTRODUCTION: &str = "# Profiles, sentence by sentence
+
+Each sentence of a specification that concerns idempotency, in other words, and the result of its test on a server with
+`IdempotencyLayer::profile`. The tables are those of `idem_conformance::http`, which has the same tests for a server of
+yours; `idem-conformance/tests/profiles` writes this page, and has for each row that passes a server that fails it.
+
+\"not checked\": no client of a server can see it. \"cannot be met\": the layer does not do it, for the reason given.
+";
+
+/// A target of one operation: no row fails, and each that is not checked names what it lacks.
+#[tokio::test]
+async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
+    let draft = Specification::Draft;
+    let shop = Served::start(draft, profile(draft), &setup(draft)).await;
+    let (base, operation) = (shop.base.clone(), shop.operation.clone());
+    let caller = shop.caller.clone();
+    let report = check(draft, &Target::new(base, operation).caller(caller))
+        .await
+        .unwrap();
+    assert_eq!(report.failed(), [""; 0]);
+    let lacking = report.rows().filter_map(|(row, finding)| match finding {
+        Finding::NotChecked(why) if row.test() != "–" => {
+            let ability = why
+                .rsplit_once("(`")
+                .map(|(_, name)| name.trim_end_matches("`)"));
+            Some((row.name, ability?.to_owned()))
+        }
+        _ => None,
+    });
+    let lacking: Vec<_> = lacking.collect();
+    let lacking: Vec<_> = lacking
+        .iter()
+        .map(|(row, ability)| (*row, &**ability))
+        .collect();
+    let expected = [
+        ("patch", "also"),
+        ("expiry", "clock"),
+        ("retry_of_4xx", "rejected"),
+        ("retry_of_5xx", "failing"),
+        ("one_effect", "effects"),
+        ("concurrent", "slow"),
+        ("running", "slow"),
+        ("conflict_needs_no_correction", "slow"),
+        ("composite", "other_caller"),
+        ("suite_retries", "effects"),
+        ("suite_running", "slow"),
+        ("suite_store", "outage"),
+        ("suite_get", "effects"),
+        ("suite_put", "also"),
+        ("suite_delete", "also"),
+    ];
+    assert_eq!(lacking, expected);
+}
+
+/// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
+async fn plants_fail_their_rows(specification: Specification) {
+    let mut wrong = Vec::new();
+    let rows = specification.rows().iter().filter(|row| row.test() != "–");
+    let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
+    for Plant {
+        name,
+        change,
+        fails,
+    } in PLANTS
+    {
+        let Some((_, rows)) = fails.iter().find(|(of, _)| *of == specification) else {
+            continue;
+        };
+        let expected: Vec<_> = rows.split_whitespace().collect();
+        let mut planted = setup(specification);
+        change(&mut planted);
+        let failed = table(specification, &planted).await.failed();
+        if failed != expected {
+            wrong.push(format!(
+                "{name}\n        {specification:?}: {:?}",
+                failed.join(" ")
+            ));
+        }
+        unfailed.retain(|row| !failed.contains(row));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(unfailed, BTreeSet::new(), "no plant fails these rows");
+}
+
+macro_rules! plants_fail_their_rows {
+    ($($name:ident $specification:ident)+) => {
+        $(#[tokio::test]
+        async fn $name() {
+            plants_fail_their_rows(Specification::$specification).await;
+        })+
+    };
+}
+
+plants_fail_their_rows! {
+    rows_of_the_draft_fail_on_a_server_that_differs_in_one_thing Draft
+    rows_of_stripe_v1_fail_on_a_server_that_differs_in_one_thing StripeV1
+    rows_of_stripe_v2_fail_on_a_server_that_differs_in_one_thing StripeV2
+    rows_of_acp_fail_on_a_server_that_differs_in_one_thing Acp
+    rows_of_ucp_fail_on_a_server_that_differs_in_one_thing Ucp
+    rows_of_x402_fail_on_a_server_that_differs_in_one_thing X402
+    rows_of_iceberg_rest_fail_on_a_server_that_differs_in_one_thing IcebergRest
+}
