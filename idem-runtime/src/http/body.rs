@@ -130,7 +130,7 @@ fn whole<D: Buf>(frame: Frame<D>) -> Frame<Bytes> {
 
 impl<B: Body> Buffered<B> {
     /// A body that is streamed as a whole.
-    pub(super) fn passing(body: B) -> Self {
+    pub(crate) fn passing(body: B) -> Self {
         Self::new(Collected::default(), BodyEnd::More(Box::pin(body)))
     }
 

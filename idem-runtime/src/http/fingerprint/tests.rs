@@ -42,6 +42,12 @@ fn the_fingerprint_of_each_rule_is_frozen() {
             "2dd50ea1e79610290a9d844aa2041eabfdf2399748e6ed2832d8722a92c1b71b",
         ),
         (
+            &plain.clone().json_values(),
+            JSON,
+            json,
+            "edd5e89b81c12174d25b721099f799337008012c96b71aa1e764a37a8784b706",
+        ),
+        (
             &plain.clone().multipart(),
             FORM,
             form,
@@ -111,11 +117,13 @@ fn rules_are_apart() {
     let body = b"{\"a\":1,}";
     let own = Fingerprinter::new().of(|_, body| Some(body.to_vec()));
     let json = Fingerprinter::new().json();
+    let values = Fingerprinter::new().json_values();
     let header = Fingerprinter::new().header("x-a");
     let all = [
         digest(&Fingerprinter::new(), &request(JSON), body),
         digest(&own, &request(JSON), body),
         digest(&json, &request(JSON), b"{\"a\":1}"),
+        digest(&values, &request(JSON), b"{\"a\":1}"),
         digest(&header, &request(JSON), body),
     ];
     for (at, one) in all.iter().enumerate() {
@@ -124,6 +132,27 @@ fn rules_are_apart() {
     let merge = digest(&json, &request("application/merge-patch+json"), b"[]");
     let patch = digest(&json, &request("application/json-patch+json"), b"[]");
     assert_ne!(merge, patch);
+}
+
+#[test]
+fn numbers_by_value_are_an_addition_to_the_other_rules_of_documents() {
+    let sent = Fingerprinter::new();
+    let one = digest(&sent.clone().json().json_values(), &request(JSON), b"[1.0]");
+    for rules in [
+        sent.clone().json_values(),
+        sent.clone().json_values().json(),
+    ] {
+        assert_eq!(digest(&rules, &request(JSON), b"[ 10e-1 ]"), one);
+        assert_ne!(digest(&rules, &request(JSON), b"[1.1]"), one);
+    }
+    let bare = digest(&sent.clone().json_values(), &request(JSON), b"{\"a\":1}");
+    for rules in [
+        sent.clone().json_without(["/at"]).json_values(),
+        sent.json_values().json_without(["/at"]),
+    ] {
+        let document = b"{\"at\":7,\"a\":1.0}";
+        assert_eq!(digest(&rules, &request(JSON), document), bare);
+    }
 }
 
 #[test]
