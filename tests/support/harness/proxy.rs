@@ -51,9 +51,11 @@ struct State {
     links: HashMap<usize, Link>,
     stats: ProxyStats,
     /// Bytes whose occurrence in a request drops its reply.
-    traps: Vec<Vec<u8>>,
+    traps: Vec<(Vec<u8>, ())>,
+    /// Bytes whose occurrence in a request delays its reply.
+    slow: Vec<(Vec<u8>, Duration)>,
     /// Bytes whose occurrence in a request doubles it.
-    doubles: Vec<Vec<u8>>,
+    doubles: Vec<(Vec<u8>, ())>,
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
@@ -72,6 +74,8 @@ struct Link {
     peer: IpAddr,
     /// Its next reply is to be dropped.
     doomed: bool,
+    /// Its next reply is to be delayed.
+    slow: Option<Duration>,
     /// Bytes of it are missing, so it cannot be used any more.
     torn: bool,
 }
@@ -169,13 +173,22 @@ impl TcpProxy {
     /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
     /// the name of a command or a key. Only data that arrives in one piece is searched.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
-        self.shared.lock().traps.push(bytes.as_ref().to_vec());
+        let trap = (bytes.as_ref().to_vec(), ());
+        self.shared.lock().traps.push(trap);
+    }
+
+    /// Delays the reply to the next request that contains `bytes` by at least `delay`. Only data that arrives in one
+    /// piece is searched.
+    pub fn delay_next_reply_to(&self, bytes: impl AsRef<[u8]>, delay: Duration) {
+        let slow = (bytes.as_ref().to_vec(), delay);
+        self.shared.lock().slow.push(slow);
     }
 
     /// Passes the next request that contains `bytes` on twice: the copy comes on a connection of its own, whose reply is
     /// dropped. Only data that arrives in one piece is searched and copied.
     pub fn double_next(&self, bytes: impl AsRef<[u8]>) {
-        self.shared.lock().doubles.push(bytes.as_ref().to_vec());
+        let double = (bytes.as_ref().to_vec(), ());
+        self.shared.lock().doubles.push(double);
     }
 
     /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
@@ -252,6 +265,7 @@ impl Shared {
                 client: client.try_clone()?,
                 peer,
                 doomed: false,
+                slow: None,
                 torn: hole,
             };
             state.links.insert(id, link);
@@ -287,7 +301,10 @@ impl Shared {
                     state.spring(id, bytes);
                 }
                 self.changed.notify_all();
-                (pass, pass && take_match(&mut state.doubles, bytes))
+                (
+                    pass,
+                    pass && take_match(&mut state.doubles, bytes).is_some(),
+                )
             };
             if double {
                 let (shared, copy) = (Arc::clone(self), bytes.to_vec());
@@ -336,7 +353,9 @@ impl Shared {
                     state.announce(&mut buffer[..length]);
                 }
                 self.changed.notify_all();
-                pass.then_some(state.delay)
+                let link = state.links.get_mut(&id);
+                let slow = link.and_then(|link| link.slow.take());
+                pass.then_some(slow.unwrap_or(state.delay))
             };
             if let Some(delay) = delay {
                 thread::sleep(delay);
@@ -393,7 +412,8 @@ impl State {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        link.doomed |= take_match(&mut self.traps, request);
+        link.doomed |= take_match(&mut self.traps, request).is_some();
+        link.slow = take_match(&mut self.slow, request).or(link.slow);
         link.torn |= mem::take(&mut self.forget_next);
     }
 
@@ -423,10 +443,10 @@ impl State {
     }
 }
 
-/// Removes the first pattern that occurs in the request; the empty one does in each.
-fn take_match(patterns: &mut Vec<Vec<u8>>, request: &[u8]) -> bool {
-    let found = patterns.iter().position(|pattern| {
+/// Removes the first pattern that occurs in the request, and returns what is to happen then; the empty one occurs in each.
+fn take_match<T>(patterns: &mut Vec<(Vec<u8>, T)>, request: &[u8]) -> Option<T> {
+    let found = patterns.iter().position(|(pattern, _)| {
         pattern.is_empty() || request.windows(pattern.len()).any(|bytes| bytes == pattern)
     });
-    found.map(|at| patterns.remove(at)).is_some()
+    found.map(|at| patterns.remove(at).1)
 }
