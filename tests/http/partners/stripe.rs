@@ -21,14 +21,16 @@ use serde_json::{Value, json};
 use super::{Gateway, name, number, pass};
 use crate::server::Server;
 
-/// So often an SDK repeats a request: each fault of the network costs one, and a cut is one of all that are on their way.
-const REPEATS: u32 = 10;
+/// So often an SDK repeats a request.
+const REPEATS: u32 = 8;
 /// So long it waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A reply that comes after it has given up.
 const LATE: Duration = Duration::from_secs(4);
-/// Every reply takes so long.
+/// Every reply takes so long on its way.
 const DISTANCE: Duration = Duration::from_millis(20);
+/// Work for an order whose connection is cut: an SDK repeats its request before that ends.
+const WORK: Duration = Duration::from_millis(1_500);
 
 /// The version of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ enum Network {
     LosesReply,
     LosesTwo,
     Delays,
-    /// All connections, while the handler runs for the first time.
+    /// The connection, while the provider works.
     Cuts,
     Doubles,
 }
@@ -186,7 +188,8 @@ impl Service {
             *run
         };
         if order.network == Network::Cuts && run == 1 {
-            self.proxy.get().unwrap().cut();
+            self.proxy.get().unwrap().cut_those_with(name(order.number));
+            tokio::time::sleep(WORK).await;
         }
         let entry = match (self.api, order.provider) {
             (Api::V1, Provider::Declines) => return error(402, "card_error", "card_declined"),
@@ -284,6 +287,7 @@ impl Scene {
         for order in &self.service.orders {
             let name = name(order.number);
             match order.network {
+                // The handler cuts its connection.
                 Network::Calm | Network::Cuts => {}
                 Network::LosesReply => self.proxy().drop_next_reply_to(name),
                 Network::LosesTwo => {

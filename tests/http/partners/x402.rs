@@ -24,9 +24,12 @@ use crate::server::Server;
 
 /// So long the client waits for a purchase, with its challenge and its signature.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A settlement that takes longer.
+/// A reply that comes after it has given up.
 const LATE: Duration = Duration::from_secs(6);
 const NETWORK: &str = "eip155:84532";
+
+/// Settlement of a payment whose connection is cut: the client repeats its request before that ends.
+const WORK: Duration = Duration::from_millis(500);
 
 /// What happens to a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +37,13 @@ enum Fault {
     None,
     /// The network loses the challenge.
     LosesChallenge,
-    /// The network cuts all connections before the first payment is settled.
-    CutsBefore,
-    /// The same, after it is settled.
-    CutsAfter,
-    /// The first payment is settled when the client has given up.
+    /// The network loses the reply to the first payment.
+    LosesReply,
+    /// The network cuts the connection while the first payment is settled.
+    Cuts,
+    /// The reply to the first payment comes when the client has given up.
     Delays,
-    /// The network doubles the first request with a payment.
+    /// The network doubles the first payment.
     Doubles,
     /// The facilitator declines the first payment.
     Declines,
@@ -54,13 +57,13 @@ struct Purchase {
 }
 
 fn purchases() -> Vec<Purchase> {
-    use Fault::{CutsAfter, CutsBefore, Declines, Delays, Doubles, LosesChallenge, None};
+    use Fault::{Cuts, Declines, Delays, Doubles, LosesChallenge, LosesReply, None};
     let mut purchases = Vec::new();
     for fault in [
         None,
         LosesChallenge,
-        CutsBefore,
-        CutsAfter,
+        LosesReply,
+        Cuts,
         Delays,
         Doubles,
         Declines,
@@ -112,6 +115,8 @@ struct Facilitator {
 struct Service {
     purchases: Vec<Purchase>,
     facilitator: Mutex<Facilitator>,
+    /// Orders for which there was a challenge.
+    challenged: Mutex<BTreeSet<usize>>,
     proxy: OnceLock<TcpProxy>,
 }
 
@@ -153,6 +158,19 @@ fn challenge(uri: &Uri, error: &str) -> Response {
 }
 
 impl Service {
+    /// The network waits for the next request of an order, which has its first payment.
+    fn lay_trap(&self, order: usize) {
+        if !self.challenged.lock().unwrap().insert(order) {
+            return;
+        }
+        let (proxy, name) = (self.proxy.get().unwrap(), name(order));
+        match self.purchases[order].fault {
+            Fault::LosesReply => proxy.drop_next_reply_to(name),
+            Fault::Delays => proxy.delay_next_reply_to(name, LATE),
+            _ => {}
+        }
+    }
+
     /// The middleware of a paid API, inside of the layer: a challenge without a payment; with one, the handler between
     /// verification and settlement.
     async fn paid(&self, request: Request, next: Next) -> Response {
@@ -161,6 +179,7 @@ impl Service {
         let uri = parts.uri.clone();
         let order = number(&uri, &body);
         let Some(payment) = parts.headers.get("payment-signature") else {
+            self.lay_trap(order);
             return challenge(&uri, "a payment is required");
         };
         let payment = BASE64.decode(payment).unwrap();
@@ -178,11 +197,12 @@ impl Service {
             *verified += 1;
             *verified == 1
         };
-        let fault = self.purchases[order].fault;
-        match fault {
+        match self.purchases[order].fault {
             Fault::Declines if is_first => return challenge(&uri, "insufficient_funds"),
-            Fault::CutsBefore if is_first => drop(self.proxy.get().unwrap().cut()),
-            Fault::Delays if is_first => tokio::time::sleep(LATE).await,
+            Fault::Cuts if is_first => {
+                self.proxy.get().unwrap().cut_those_with(name(order));
+                tokio::time::sleep(WORK).await;
+            }
             _ => {}
         }
         let mut response = next.run(Request::from_parts(parts, Body::from(body))).await;
@@ -199,9 +219,6 @@ impl Service {
             facilitator.settlements.push(settlement);
             format!("0x{:064x}", facilitator.settlements.len())
         };
-        if fault == Fault::CutsAfter && is_first {
-            self.proxy.get().unwrap().cut();
-        }
         let receipt = json!({
             "success": true,
             "transaction": transaction,
@@ -227,6 +244,7 @@ impl Scene {
         let service = Arc::new(Service {
             purchases: purchases(),
             facilitator: Mutex::default(),
+            challenged: Mutex::default(),
             proxy: OnceLock::new(),
         });
         let layer = IdempotencyLayer::public(engine, "reports.api").profile(Profile::x402());
