@@ -171,7 +171,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 Disposition::Lost(Unencodable::Stream),
             ),
             KeyVerdict::Store => {
-                let (read, end) = read(body, max_bytes, |_| true).await;
+                let (read, end) = read(Box::pin(body), max_bytes, |_| true).await;
                 let is_challenge =
                     || matches!(challenge, Challenge::ByBody) && is_payment_challenge(&read.data);
                 let disposition = match &end {
@@ -207,7 +207,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             messages = counter(data);
             messages != Messages::More
         };
-        let (read, end) = read(body, max_bytes, show).await;
+        let (read, end) = read(Box::pin(body), max_bytes, show).await;
         let (headers, trailers) = (&parts.headers, read.trailers());
         let treated_as = protocol.status(headers, trailers);
         let disposition = match (&end, treated_as) {

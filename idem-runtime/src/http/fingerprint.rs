@@ -3,7 +3,7 @@
 mod json;
 mod multipart;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
@@ -129,7 +129,7 @@ impl Fingerprinter {
         self
     }
 
-    /// Ignores the notation of numbers in JSON documents as well: they count by their exact value.
+    /// Counts numbers in JSON documents by their exact value.
     ///
     /// As [`json`](Self::json), or [`json_without`](Self::json_without) where that is called too, in either order. `1`,
     /// `1.0`, `10e-1` and `1e0` are one number, and so are `0`, `-0` and `0.00`; no number is rounded, of however many
@@ -398,7 +398,8 @@ impl fmt::Display for Fingerprinter {
                 Numbers::ByValue => "JSON by value".to_owned(),
             };
             for pointer in &**without {
-                rule.push_str(&format!(" without {pointer}"));
+                // Writing to a string does not fail.
+                let _ = write!(rule, " without {pointer}");
             }
             rules.push(rule);
         }

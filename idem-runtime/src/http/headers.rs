@@ -129,7 +129,7 @@ impl fmt::Display for StoredHeaders {
                 } else {
                     names(&STORED).count()
                 };
-                parts.extend(list.iter().skip(skipped).map(|name| name.to_string()));
+                parts.extend(list.iter().skip(skipped).map(ToString::to_string));
             }
         }
         parts.retain(|part| !part.is_empty());

@@ -241,7 +241,6 @@ impl IdempotencyLayer {
     }
 
     /// What the layer has set of a [`Profile`]: to print, or for another layer.
-    #[must_use]
     pub fn as_profile(&self) -> &Profile {
         self.settings.profile()
     }

@@ -327,7 +327,7 @@ impl Problem {
     pub fn into_response(self) -> Response<String> {
         let wording = self.wording();
         let document = self.document(&wording);
-        self.respond(wording, PROBLEM_JSON, document)
+        self.respond(&wording, PROBLEM_JSON, document)
     }
 
     /// What a response says of it by default.
@@ -370,7 +370,7 @@ impl Problem {
     /// The response that says it with this body.
     pub(super) fn respond(
         &self,
-        wording: Wording<'_>,
+        wording: &Wording<'_>,
         content_type: HeaderValue,
         body: String,
     ) -> Response<String> {

@@ -30,7 +30,7 @@ use crate::policy::{OnDuplicate, Policy};
 /// | [`keys`](Self::keys) | a quoted string | any text, 255 | any text, 255 | any text, 255 | 22 to 255 | 16 to 128 of `A–Z a–z 0–9 - _` | a UUID of version 7 |
 /// | [`key_domain`](Self::key_domain) | caller | caller | caller | path | method and path | caller | caller |
 /// | [`fingerprint`](Self::fingerprint): the body | bytes | bytes | bytes | JSON by value | bytes | bytes, and the terms of the payment | JSON by value |
-/// | [`status_policy`](Self::status_policy) | [`draft`](StatusPolicy::draft) | [`stripe`](StatusPolicy::stripe) | [`successes`](StatusPolicy::successes) | [`terminal`](StatusPolicy::terminal) | [`draft`](StatusPolicy::draft) | [`careful`](StatusPolicy::careful), 402 released | [`terminal`](StatusPolicy::terminal), 419 released |
+/// | [`status_policy`](Self::status_policy) | [`draft`](StatusPolicy::draft) | [`stripe`](StatusPolicy::stripe) | [`successes`](StatusPolicy::successes) | [`terminal`](StatusPolicy::terminal) | [`draft`](StatusPolicy::draft) | [`careful`](StatusPolicy::careful), 402 released | [`terminal`](StatusPolicy::terminal) |
 /// | [`refusals`](Self::refusals) | [`problems`](Refusals::problems) | [`stripe`](Refusals::stripe) | [`stripe`](Refusals::stripe) | [`acp`](Refusals::acp) | [`ucp`](Refusals::ucp) | [`problems`](Refusals::problems), 409 for 422 | [`iceberg`](Refusals::iceberg) |
 /// | still running | 409 at once | 409 at once | 409 at once | 409 at once | a wait, 409 | a wait, 409 | a wait, 503 |
 /// | `ttl` | the engine's | 24 h | 30 days | 24 h | 48 h | the engine's | 35 min |
@@ -142,9 +142,9 @@ macro_rules! profile_setters {
             /// The policy of storing responses; default [`StatusPolicy::careful`].
             status_policy(policy: StatusPolicy) |it| { it.status = policy }
 
-            /// The wording of refusals: status, body and headers by the code of the [`Problem`](super::Problem); default
-            /// [`Refusals::problems`].
+            /// The wording of refusals; default [`Refusals::problems`].
             ///
+            /// It sets status, body and headers by the code of the [`Problem`](super::Problem).
             /// A closure of [`on_problem`](super::IdempotencyLayer::on_problem) or
             /// [`on_problem_with`](super::IdempotencyLayer::on_problem_with) takes precedence.
             ///

@@ -29,10 +29,10 @@ const NOT_OWN: [&str; 10] = [
     "upgrade",
 ];
 
-/// The wording of refusals: status, body and headers of each, as the API of a partner demands them.
+/// The wording of refusals: status, body and headers by code.
 ///
-/// [`problems`](Self::problems), the default, are documents after RFC 9457. [`json`](Self::json) makes every body from a
-/// template. A [row](Self::on) changes the refusals of one [code](Problem); what it leaves open is the problem's own.
+/// For the API of a partner that fixes them. [`problems`](Self::problems), the default, are documents after RFC 9457;
+/// [`json`](Self::json) makes every body from a template. A [row](Self::on) changes the refusals of one [code](Problem); what it leaves open is the problem's own.
 ///
 /// [`IdempotencyLayer::refusals`](super::IdempotencyLayer::refusals) applies it to a layer. A closure of
 /// [`on_problem`](super::IdempotencyLayer::on_problem) or [`on_problem_with`](super::IdempotencyLayer::on_problem_with)
@@ -48,7 +48,7 @@ const NOT_OWN: [&str; 10] = [
 /// let refusals = Refusals::json(json!({ "error": { "code": "{code}", "text": "{message}", "status": "{status}" } }))
 ///     .on("key-missing", Refusal::new(StatusCode::PRECONDITION_REQUIRED).code("KEY_NEEDED").message("Send a key."));
 ///
-/// let response = refusals.response(KeyRefusal::Missing.into());
+/// let response = refusals.response(&KeyRefusal::Missing.into());
 /// assert_eq!(response.status(), 428);
 /// assert_eq!(response.headers()["content-type"], "application/json");
 /// let body: serde_json::Value = serde_json::from_str(response.body())?;
@@ -261,7 +261,9 @@ impl Refusals {
         })
     }
 
-    /// The wording of the refusals of this [code](Problem), in place of an earlier row for it.
+    /// Adds a row: the wording of the refusals of this [code](Problem).
+    ///
+    /// It replaces an earlier row for the code.
     ///
     /// # Panics
     ///
@@ -277,9 +279,9 @@ impl Refusals {
 
     /// The response of a refusal in this wording.
     ///
-    /// The layer calls it for its own refusals. For those of a handler, such as `Problem::from(&error)` of a call.
+    /// A layer calls it for its own refusals; a handler, for the error of a call that it made (`Problem::from(&error)`).
     #[must_use]
-    pub fn response(&self, problem: Problem) -> Response<String> {
+    pub fn response(&self, problem: &Problem) -> Response<String> {
         let row = self.rows.get(problem.code());
         let mut wording = problem.wording();
         if let Some(row) = row {
@@ -289,7 +291,7 @@ impl Refusals {
         let mut response = match own.or(self.template.as_ref()) {
             None => {
                 let document = problem.document(&wording);
-                problem.respond(wording, PROBLEM_JSON, document)
+                problem.respond(&wording, PROBLEM_JSON, document)
             }
             Some(template) => {
                 // The default page describes problem documents.
@@ -297,7 +299,7 @@ impl Refusals {
                     wording.documented_at = None;
                 }
                 let body = filled(template, &wording).unwrap_or_default();
-                problem.respond(wording, JSON, body.to_string())
+                problem.respond(&wording, JSON, body.to_string())
             }
         };
         if let Some(row) = row {
@@ -334,21 +336,25 @@ impl Refusal {
         self
     }
 
-    /// The word for the type of this refusal; in a problem document, the URI that is its `type`.
+    /// The word for the type of this refusal.
+    ///
+    /// In a problem document it is the member `type`, a URI.
     pub fn of_type(mut self, of_type: impl Into<Cow<'static, str>>) -> Self {
         self.of_type = Some(of_type.into());
         self
     }
 
-    /// The human-readable explanation. It is the same for every request, and has no placeholders.
+    /// The human-readable explanation.
+    ///
+    /// It is the same for every request, and has no placeholders.
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// The delay after which the request is worth repeating, in place of the problem's own.
+    /// The delay of `Retry-After`, in place of the problem's own.
     ///
-    /// In the response it is in seconds, rounded up, and at least 1.
+    /// It is sent in seconds, rounded up, and at least 1.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(whole_seconds(delay));
         self
@@ -380,7 +386,9 @@ impl Refusal {
         self
     }
 
-    /// The body of this refusal, in place of the template of [`Refusals::json`] or the problem document.
+    /// A body of this refusal alone, made from a template.
+    ///
+    /// It replaces the template of [`Refusals::json`], or the problem document.
     ///
     /// # Panics
     ///
@@ -468,26 +476,35 @@ fn checked(template: Value) -> Value {
     template
 }
 
+fn value(name: &str, wording: &Wording<'_>) -> Option<Value> {
+    place(name).and_then(|(_, value)| value(wording))
+}
+
+/// The text with the values in it. They are not searched for placeholders again.
+fn filled_text(text: &str, wording: &Wording<'_>) -> String {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some((before, name, after)) = split(rest) {
+        filled.push_str(before);
+        match value(name, wording) {
+            Some(Value::String(text)) => filled.push_str(&text),
+            Some(number) => filled.push_str(&number.to_string()),
+            None => {}
+        }
+        rest = after;
+    }
+    filled + rest
+}
+
 /// The body that a template makes; `None` for a placeholder without a value.
 fn filled(template: &Value, wording: &Wording<'_>) -> Option<Value> {
-    let value = |name| place(name).and_then(|(_, value)| value(wording));
     Some(match template {
-        Value::String(text) => match split(text) {
-            Some(("", name, "")) => value(name)?,
-            _ => {
-                let (mut filled, mut rest) = (String::new(), text.as_str());
-                while let Some((before, name, after)) = split(rest) {
-                    filled.push_str(before);
-                    match value(name) {
-                        Some(Value::String(text)) => filled.push_str(&text),
-                        Some(number) => filled.push_str(&number.to_string()),
-                        None => {}
-                    }
-                    rest = after;
-                }
-                (filled + rest).into()
+        Value::String(text) => {
+            if let Some(("", name, "")) = split(text) {
+                value(name, wording)?
+            } else {
+                filled_text(text, wording).into()
             }
-        },
+        }
         Value::Array(elements) => {
             let elements = elements.iter().filter_map(|inner| filled(inner, wording));
             elements.collect()

@@ -22,13 +22,10 @@ pub(super) struct Admitted {
     pub(super) asked: [u8; 32],
 }
 
-/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into `read`, and computes
+/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into memory, and computes
 /// the digest of the request. A key in the body is read after it.
 ///
 /// `None`: the request has no key, and needs none.
-///
-/// The future is made of an `async` block, and that of [`take`] too, because that of an `async fn` has room for its
-/// arguments twice.
 ///
 /// # Errors
 ///
@@ -37,10 +34,13 @@ pub(super) struct Admitted {
 /// # Cancel safety
 ///
 /// Nothing has happened.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
 pub(super) fn admit<B: Body>(
     parts: &mut Parts,
-    body: B,
-    read: &mut Buffered<B>,
+    body: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
 ) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
@@ -48,20 +48,18 @@ pub(super) fn admit<B: Body>(
         let is_in_body = settings.profile().source.is_in_body();
         let mut scope = None;
         if !is_in_body {
-            scope = match identify(parts, &[], settings)? {
-                Identified::OfScope(scope) => scope,
-                Identified::WithoutKey => {
-                    *read = Buffered::passing(body);
-                    return Ok(None);
-                }
-            };
-        }
-        let asked;
-        (*read, asked) = take(parts, body, settings, due).await?;
-        if is_in_body {
-            scope = match identify(parts, &read.bytes(), settings)? {
+            scope = match identify(parts, &[], settings) {
                 Identified::OfScope(scope) => scope,
                 Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
+            };
+        }
+        let asked = take(parts, body, settings, due).await?;
+        if is_in_body {
+            scope = match identify(parts, &body.bytes(), settings) {
+                Identified::OfScope(scope) => scope,
+                Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
             };
         }
         Ok(Some(Admitted { scope, asked }))
@@ -72,24 +70,25 @@ enum Identified {
     /// Its key is among the extensions of the request.
     OfScope(Option<String>),
     WithoutKey,
+    Refused(Problem),
 }
 
 /// Finds the key of a request and its owner.
-fn identify(
-    parts: &mut Parts,
-    body: &[u8],
-    settings: &LayerSettings,
-) -> Result<Identified, Problem> {
-    let Some(key) = settings.key(parts, body)? else {
-        return Ok(Identified::WithoutKey);
+fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identified {
+    let key = match settings.key(parts, body) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Identified::WithoutKey,
+        Err(refusal) => return Identified::Refused(settings.of_key(&refusal)),
     };
     let scope = settings.scope.find(parts);
     parts.extensions.insert(key);
-    let scope = scope.map_err(|_| Problem::caller_unknown())?;
-    Ok(Identified::OfScope(scope))
+    match scope {
+        Ok(scope) => Identified::OfScope(scope),
+        Err(_) => Identified::Refused(Problem::caller_unknown()),
+    }
 }
 
-/// Reads the body of a request, and computes the digest of the request.
+/// Reads the body of a request into memory, and computes the digest of the request.
 ///
 /// # Errors
 ///
@@ -100,12 +99,16 @@ fn identify(
 /// # Cancel safety
 ///
 /// Nothing has happened.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
 fn take<B: Body>(
     parts: &Parts,
-    body: B,
+    body: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
-) -> impl Future<Output = Result<(Buffered<B>, [u8; 32]), Problem>> {
+) -> impl Future<Output = Result<[u8; 32], Problem>> {
     async move {
         let (fingerprinter, max_bytes) =
             (&settings.profile().fingerprinter, settings.max_body_bytes);
@@ -133,7 +136,10 @@ fn take<B: Body>(
         let now = clock.now();
         let moment = now.saturating_add(settings.body_timeout.min(LONG));
         let moment = due.map_or(moment, |due| due.min(moment));
-        let read = deadline(clock, moment, pin!(read(body, max_bytes, show))).await;
+        let Some(unread) = body.unread() else {
+            return Err(Problem::body_unreadable());
+        };
+        let read = deadline(clock, moment, pin!(read(unread, max_bytes, show))).await;
         let Ok(read) = read else {
             return Err(Problem::body_timeout(moment.saturating_sub(now)));
         };
@@ -146,7 +152,8 @@ fn take<B: Body>(
                     Some(hash) => hash.finalize().into(),
                     None => fingerprinter.digest(parts, uri, &read.data),
                 };
-                Ok((Buffered::whole(read), asked))
+                *body = Buffered::whole(read);
+                Ok(asked)
             }
             (_, BodyEnd::More(_)) => Err(match protocol {
                 Some(protocol) if messages == Messages::More => protocol.not_unary(),

@@ -128,15 +128,13 @@ where
         settings,
         inner,
         parts,
-        body: Buffered::default(),
+        body: Buffered::passing(body),
     });
     async move {
         let settings = Arc::clone(&execution.settings);
-        let Execution {
-            parts, body: read, ..
-        } = &mut *execution;
+        let Execution { parts, body, .. } = &mut *execution;
         let due = settings.due(&parts.headers);
-        let Admitted { scope, asked } = match admit(parts, body, read, &settings, due).await {
+        let Admitted { scope, asked } = match admit(parts, body, &settings, due).await {
             Ok(Some(admitted)) => admitted,
             Ok(None) => {
                 let Execution {
@@ -161,12 +159,9 @@ where
             }
         };
         let echo = settings.echo(&parts.headers);
-        let mut call = settings.call(scope.as_deref(), parts, &asked);
-        settings.limit_wait(&mut call, due);
-        settings.label(&mut call, parts);
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
-        call.gate(settings.gate(scope.as_deref(), head.as_ref()));
+        let call = settings.call(scope, asked, parts, head.as_ref(), due);
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
@@ -192,8 +187,10 @@ where
 
 /// Adds the headers that echo a key, in place of those that the response has.
 fn add<B>(echo: Option<Box<HeaderMap>>, response: &mut Response<B>) {
-    if let Some(echo) = echo {
-        response.headers_mut().extend(*echo);
+    let headers = response.headers_mut();
+    for (name, value) in echo.into_iter().flat_map(|echo| *echo) {
+        // Each has one value, and so a name. A response that is full of headers goes without.
+        let _ = name.map(|name| headers.try_insert(name, value));
     }
 }
 
@@ -250,7 +247,7 @@ struct Execution<S, B: Body> {
     settings: Arc<LayerSettings>,
     inner: S,
     parts: Parts,
-    /// Empty until the request's body is read.
+    /// In memory once the request is admitted.
     body: Buffered<B>,
 }
 

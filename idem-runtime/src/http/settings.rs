@@ -144,19 +144,22 @@ impl LayerSettings {
     ///
     /// # Errors
     ///
-    /// The problem of a request without a valid key.
+    /// [`KeyRefusal`], if it has no valid key.
     pub(super) fn key(
         &self,
         request: &Parts,
         body: &[u8],
-    ) -> Result<Option<IdempotencyKey>, Problem> {
+    ) -> Result<Option<IdempotencyKey>, KeyRefusal> {
         let Profile { source, keys, .. } = self.profile();
-        let refusal = match source.read(keys, request, body) {
-            Ok(None) if self.profile().required => KeyRefusal::Missing,
-            Ok(key) => return Ok(key),
-            Err(refusal) => refusal,
-        };
-        Err(Problem::of_key(&refusal, source.explain(&refusal)))
+        match source.read(keys, request, body)? {
+            None if self.profile().required => Err(KeyRefusal::Missing),
+            key => Ok(key),
+        }
+    }
+
+    /// The problem of a request without a valid key.
+    pub(super) fn of_key(&self, refusal: &KeyRefusal) -> Problem {
+        Problem::of_key(refusal, self.profile().source.explain(refusal))
     }
 
     /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
@@ -169,7 +172,7 @@ impl LayerSettings {
     }
 
     /// Restricts the wait for a running call to the time until `due`.
-    pub(super) fn limit_wait(&self, call: &mut Call, due: Option<Duration>) {
+    fn limit_wait(&self, call: &mut Call, due: Option<Duration>) {
         // Of a policy that is not valid the call itself makes an error.
         let effective = |policy| EffectivePolicy::of_call(policy, &self.engine.core.defaults);
         if let Some(due) = due
@@ -185,21 +188,32 @@ impl LayerSettings {
         self.rules.max_bytes(&self.engine.core.format)
     }
 
-    /// The call of a request with this digest, whose key is among its extensions.
-    pub(super) fn call(&self, scope: Option<&str>, request: &Parts, asked: &[u8; 32]) -> Call {
+    /// The call of a request of this scope and digest, whose key is among its extensions. `head` is its
+    /// [`head`](Self::head), and `due` the moment at which a refusal must leave.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "a future that lends them has room for them until its end"
+    )]
+    pub(super) fn call(
+        &self,
+        scope: Option<String>,
+        asked: [u8; 32],
+        request: &Parts,
+        head: Option<&Arc<Parts>>,
+        due: Option<Duration>,
+    ) -> Call {
         let key = request.extensions.get::<IdempotencyKey>();
         let key = key.map(IdempotencyKey::as_str).unwrap_or_default();
         let path = asked_for(request).path();
         let key = self.profile().domain.key(&request.method, path, key);
-        let mut call = self.named(scope, &key);
-        call.request(asked);
-        call
-    }
-
-    pub(super) fn label(&self, call: &mut Call, request: &Parts) {
+        let mut call = self.named(scope.as_deref(), &key);
+        call.request(&asked);
+        self.limit_wait(&mut call, due);
         if let Some(label) = self.label.as_ref().and_then(|label| label(request)) {
             call.label(&label);
         }
+        call.gate(self.gate(scope.as_deref(), head));
+        call
     }
 
     /// The calls of all requests with this key.
@@ -230,7 +244,7 @@ impl LayerSettings {
     }
 
     /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
-    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
+    fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
         let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
         let quota = self.quota.as_ref().zip(head);
         if running.is_none() && in_scope.is_none() && quota.is_none() {
@@ -262,7 +276,7 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => self.profile().refusals.response(problem).map(Into::into),
+            _ => self.profile().refusals.response(&problem).map(Into::into),
         };
         self.profile()
             .status

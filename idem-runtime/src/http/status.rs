@@ -130,9 +130,9 @@ const STRIPE: &[u16] = &[
 /// RFC 6585, sections 3 and 6; RFC 8470, section 5.2).
 const CHALLENGES: &[u16] = &[401, 407, 411, 417, 421, 425, 426, 428, 511];
 
-/// Challenges, a limit, and every 5xx that is not ambiguous.
+/// Challenges, a login that has lapsed, a limit, and every 5xx that is not ambiguous.
 const TERMINAL: &[u16] = &[
-    401, 407, 411, 417, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
+    401, 407, 411, 417, 419, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
 ];
 
 /// Every 4xx but 408, which is ambiguous, and every 5xx that is not.
@@ -229,8 +229,8 @@ impl StatusPolicy {
         }
     }
 
-    /// Stores successes and final refusals: 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …)
-    /// and 429.
+    /// Stores successes and final refusals: 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …),
+    /// 419 and 429.
     ///
     /// A 5xx is never stored, nor is a 408, and a repeat is executed: [`ambiguous`](Self::ambiguous) outcomes release the
     /// key as well, bound to its request. **An effect that happened before such a response happens twice**, unless it is
@@ -356,7 +356,6 @@ mod tests {
     #[test]
     fn a_policy_decides_by_its_lists_and_the_ambiguous_statuses() {
         let ambiguous = [vec![408], rest(500, NOT_TRIED)].concat();
-        use KeyVerdict::{Release, Store, Unknown};
         let policies: [fn() -> _; 5] = [
             StatusPolicy::careful,
             StatusPolicy::draft,
@@ -364,7 +363,13 @@ mod tests {
             StatusPolicy::terminal,
             StatusPolicy::successes,
         ];
-        let by_default = [Unknown, Store, Store, Release, Release];
+        let by_default = [
+            KeyVerdict::Unknown,
+            KeyVerdict::Store,
+            KeyVerdict::Store,
+            KeyVerdict::Release,
+            KeyVerdict::Release,
+        ];
         let lists = [CAREFUL, CHALLENGES, STRIPE, TERMINAL, FAILURES];
         for ((policy, released), by_default) in policies.into_iter().zip(lists).zip(by_default) {
             let left = rest(100, released);

@@ -165,7 +165,7 @@ async fn each_profile_decides_what_of_a_status_is_kept() {
 ===*=========== draft
 ==**===*=**==== stripe_v1
 ==ooooooooooooo stripe_v2
-===*==o===*oooo acp
+===*==o=*=*oooo acp
 ===*=========== ucp
 ==****?==**?oo? x402
 ===*==o=*=*oooo iceberg_rest
@@ -677,7 +677,7 @@ async fn each_setting_of_a_profile_can_be_changed_and_is_printed() {
         "keys: the whole value of a header; at most 255 characters",
         "key_domain: caller and path",
         "fingerprint: method, path, query, body (JSON by value)",
-        "status_policy: release 401, 407-408, 411, 417, 421, 425-426, 428-429, 500-599; store the rest",
+        "status_policy: release 401, 407-408, 411, 417, 419, 421, 425-426, 428-429, 500-599; store the rest",
         "stored headers: the usual",
         "echo_key: yes",
         "echo_lifetime: no",

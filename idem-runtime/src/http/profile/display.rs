@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ::http::StatusCode;
+use ::http::{HeaderName, Method, StatusCode};
 
 use super::Profile;
 use crate::http::status::{KeyVerdict, StatusPolicy};
@@ -12,8 +12,8 @@ use crate::policy::{Policy, settings};
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let yes = |is| if is { "yes" } else { "no" };
-        let methods: Vec<_> = self.methods.iter().map(|method| method.as_str()).collect();
-        let lifetime = self.lifetime_header.as_ref().map(|name| name.as_str());
+        let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
+        let lifetime = self.lifetime_header.as_ref().map(HeaderName::as_str);
         writeln!(f, "profile: {}", self.name)?;
         writeln!(f, "methods: {}", methods.join(", "))?;
         writeln!(f, "required: {}", yes(self.required))?;

@@ -151,14 +151,13 @@ impl Profile {
     /// that the last repeat may be late: `PT30M` for these 35 minutes. See
     /// [`iso8601_duration`](crate::http::iso8601_duration).
     pub fn iceberg_rest() -> Self {
-        let session_expired = StatusCode::from_u16(419).expect("a status has three digits");
         let rules = KeyRules::default().max_chars(36).ignore_case();
         Self::new("iceberg_rest")
             .methods([Method::POST, Method::DELETE])
             .optional()
             .keys(rules.form("a UUID of version 7", is_uuid_7))
             .fingerprint(Fingerprinter::new().json_values())
-            .status_policy(StatusPolicy::terminal().on(session_expired, KeyVerdict::Release))
+            .status_policy(StatusPolicy::terminal())
             .refusals(Refusals::iceberg())
             .policy(Policy::new().ttl(HOUR * 7 / 12))
     }

@@ -70,7 +70,7 @@ fn problems_are_the_documents_of_problems() {
             .instance("urn:one")
             .documented_at("https://api.example.com");
         let (said, plain) = (
-            Refusals::problems().response(problem.clone()),
+            Refusals::problems().response(&problem),
             problem.into_response(),
         );
         assert_eq!(said.status(), plain.status());
@@ -95,7 +95,7 @@ fn a_row_rewords_a_problem_document() {
     for problem in problems() {
         let code = problem.code();
         let plain = problem.clone().instance("urn:one").into_response();
-        let response = refusals.response(problem.instance("urn:one"));
+        let response = refusals.response(&problem.instance("urn:one"));
         if code != "key-reused" {
             assert_eq!(response.headers(), plain.headers(), "{code}");
             assert_eq!(response.body(), plain.body(), "{code}");
@@ -130,7 +130,7 @@ fn a_template_has_the_values_of_the_problem_where_no_row_has_others() {
         "{code}": "{ code } {} {Code} {code",
     });
     let refusals = Refusals::json(template);
-    let response = |problem: Problem| refusals.response(problem.instance("urn:one"));
+    let response = |problem: Problem| refusals.response(&problem.instance("urn:one"));
     for problem in problems() {
         let (code, detail) = (problem.code(), problem.detail().to_owned());
         let plain = problem.clone().into_response();
@@ -182,7 +182,7 @@ fn words_with_braces_are_no_placeholders() {
     let mut problems = problems();
     let reused = problems.swap_remove(10);
     assert_eq!(reused.code(), "key-reused");
-    let response = refusals.response(reused);
+    let response = refusals.response(&reused);
     assert_eq!(
         response.status(),
         422,
@@ -203,16 +203,16 @@ fn the_last_row_and_the_body_of_a_row_apply() {
             "key-missing",
             Refusal::default().json(json!({ "is": "{code}" })),
         );
-    let missing = refusals.response(KeyRefusal::Missing.into());
+    let missing = refusals.response(&KeyRefusal::Missing.into());
     assert_eq!(missing.status(), 400);
     assert_eq!(body(&missing), json!({ "is": "key-missing" }));
-    let empty = refusals.response(KeyRefusal::Empty.into());
+    let empty = refusals.response(&KeyRefusal::Empty.into());
     assert_eq!(body(&empty), json!("key-invalid"));
     let only = Refusals::problems().on(
         "key-missing",
         Refusal::default().json(json!("{retry_after}")),
     );
-    let missing = only.response(KeyRefusal::Missing.into());
+    let missing = only.response(&KeyRefusal::Missing.into());
     assert_eq!(missing.headers()["content-type"], "application/json");
     assert_eq!(body(&missing), Value::Null);
 }
@@ -332,7 +332,7 @@ fn said(refusals: &Refusals, of: impl Fn(&Value) -> (Value, Value)) -> Vec<Said>
             .headers()
             .get("retry-after")
             .cloned();
-        let response = refusals.response(problem);
+        let response = refusals.response(&problem);
         let body = body(&response);
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(
@@ -471,7 +471,7 @@ fn iceberg_has_no_conflict_and_its_types() {
         (error["type"].clone(), Value::Null)
     });
     for problem in problems() {
-        let response = Refusals::iceberg().response(problem);
+        let response = Refusals::iceberg().response(&problem);
         numbers.push((
             body(&response)["error"]["code"].clone(),
             response.status().as_u16(),
