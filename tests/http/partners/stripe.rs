@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Json, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use http::{StatusCode, Uri};
-use idem_harness::{PaymentSdk, SdkLanguage, TcpProxy};
+use idem_harness::{HANG_LIMIT, PaymentSdk, SdkLanguage, TcpProxy};
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyLayer, Profile};
 use idem_tests::payment::PayError;
@@ -133,7 +133,7 @@ impl Order {
     }
 
     /// What the SDK is to return in the end (the status, and its name of an error), and the number of effects.
-    fn end(&self, api: Api) -> (u16, Option<&'static str>, usize) {
+    fn end(&self, api: Api) -> (u64, Option<&'static str>, usize) {
         match (api, self.provider) {
             (Api::V1, Provider::Declines) => (402, Some("CardError"), 0),
             (Api::V2, Provider::Declines) => (400, Some("InsufficientFundsError"), 0),
@@ -302,6 +302,12 @@ impl Scene {
         }
     }
 
+    /// From now on, the SDK waits for a reply for as long as it takes.
+    fn be_patient(&mut self, language: SdkLanguage) {
+        let base = format!("http://{}", self.proxy().addr());
+        self.sdk = Some(PaymentSdk::start(language, &base, REPEATS, HANG_LIMIT));
+    }
+
     /// Makes calls at the same time, and returns their outcomes.
     async fn make(&mut self, calls: Vec<Value>) -> Vec<Value> {
         let mut sdk = self.sdk.take().unwrap();
@@ -328,7 +334,8 @@ impl Scene {
     }
 }
 
-fn told(outcome: &Value) -> (u64, Option<&str>) {
+/// The status of an outcome, and the SDK's name of its error.
+fn seen(outcome: &Value) -> (u64, Option<&str>) {
     let status = outcome["http_status"].as_u64();
     (status.unwrap_or_default(), outcome["error"].as_str())
 }
@@ -337,7 +344,7 @@ fn is_replayed(outcome: &Value) -> bool {
     outcome["headers"]["idempotent-replayed"] == "true"
 }
 
-/// The customer's orders through the bad network: what is told agrees with the books.
+/// The customer's orders through the bad network: the outcome of each agrees with the books.
 async fn orders_balance(language: SdkLanguage, api: Api) {
     let (_redis, store) = started().await;
     let engine = persistent(Engine::builder(store)).build().unwrap();
@@ -348,74 +355,66 @@ async fn orders_balance(language: SdkLanguage, api: Api) {
     let outcomes = scene.make(calls.collect()).await;
 
     let entries = scene.service.entries.lock().unwrap().clone();
-    let mut explained = 0;
-    for (order, outcome) in orders.iter().zip(&outcomes) {
-        let (status, error, effects) = order.end(api);
-        assert_eq!(
-            told(outcome),
-            (status.into(), error),
-            "{order:?}: {outcome}"
-        );
-        let mut of_order = entries.iter().enumerate();
-        let of_order = of_order.by_ref().filter(|(_, of)| **of == order.number);
-        let of_order: Vec<_> = of_order
-            .map(|(at, _)| format!("entry_{}", at + 1))
-            .collect();
-        assert_eq!(of_order.len(), effects, "effects of {order:?}: {outcome}");
-        if status == 200 {
-            assert_eq!(outcome["body"]["id"], *of_order[0], "{order:?}: {outcome}");
-        }
-        explained += effects;
-        let arrivals = scene.arrivals(order.number);
-        assert!(arrivals > order.losses(), "{arrivals} arrivals: {order:?}");
-        let runs = scene.runs(order.number);
-        match (api, order.provider) {
-            // What failed is executed again; here, by every repeat.
-            (Api::V2, Provider::Declines) => {}
-            (Api::V2, Provider::FailsBefore | Provider::FailsAfter) => {
-                assert_eq!(runs, 2, "{order:?}")
-            }
-            _ => assert_eq!(runs, 1, "{order:?}"),
-        }
-    }
-    assert_eq!(entries.len(), explained, "{entries:?}");
-    let stats = scene.proxy().stats();
     let arrivals = scene.all_arrivals();
     println!(
-        "{language:?}, {api:?}: {} orders, {arrivals} requests, {} runs, {} effects; {stats:?}",
+        "{language:?}, {api:?}: {} orders, {arrivals} requests, {} runs, {} effects; {:?}",
         orders.len(),
         scene.service.runs.lock().unwrap().values().sum::<usize>(),
         entries.len(),
+        scene.proxy().stats(),
     );
-
-    // A repeat by the customer gets the same, and is sent once: no SDK repeats what is final.
-    let keyed = || {
-        orders
-            .iter()
-            .zip(&outcomes)
-            .filter(|(order, _)| order.has_key)
-    };
-    let calls: Vec<_> = keyed()
-        .map(|(order, _)| order.call(api, order.amount()))
-        .collect();
-    let audited = calls.len();
-    for ((order, outcome), again) in keyed().zip(scene.make(calls).await) {
-        assert_eq!(told(&again), told(outcome), "{order:?}: {again}");
-        assert_eq!(again["body"], outcome["body"], "{order:?}");
-        let is_final = api == Api::V1 || told(outcome).0 == 200;
-        assert_eq!(is_replayed(&again), is_final, "{order:?}: {again}");
+    let mut explained = 0;
+    for (order, outcome) in orders.iter().zip(&outcomes) {
+        let row = format!("{order:?}: {outcome}");
+        let (status, error, effects) = order.end(api);
+        assert_eq!(seen(outcome), (status, error), "{row}");
+        let of_order = (1..).zip(&entries).filter(|(_, of)| **of == order.number);
+        let of_order: Vec<_> = of_order
+            .map(|(entry, _)| format!("entry_{entry}"))
+            .collect();
+        assert_eq!(of_order.len(), effects, "effects of {row}");
+        if status == 200 {
+            assert_eq!(outcome["body"]["id"], *of_order[0], "{row}");
+        }
+        explained += effects;
+        let arrivals = scene.arrivals(order.number);
+        assert!(arrivals > order.losses(), "{arrivals} requests of {row}");
+        let runs = scene.runs(order.number);
+        match (api, order.provider) {
+            // A failure of version 2 is executed again: here, by each repeat.
+            (Api::V2, Provider::Declines) => {}
+            (Api::V2, Provider::FailsBefore | Provider::FailsAfter) => {
+                assert_eq!(runs, 2, "runs of {row}");
+            }
+            _ => assert_eq!(runs, 1, "runs of {row}"),
+        }
     }
-    assert_eq!(scene.all_arrivals(), arrivals + audited);
+    assert_eq!(entries.len(), explained, "{entries:?}");
+
+    // A repeat by the customer has the same outcome, and is one request: an SDK repeats nothing that is final.
+    let keyed = orders.iter().zip(&outcomes);
+    let keyed: Vec<_> = keyed.filter(|(order, _)| order.has_key).collect();
+    scene.be_patient(language);
+    let calls = keyed
+        .iter()
+        .map(|(order, _)| order.call(api, order.amount()));
+    let repeats = scene.make(calls.collect()).await;
+    for ((order, outcome), repeat) in keyed.iter().zip(repeats) {
+        assert_eq!(seen(&repeat), seen(outcome), "{order:?}: {repeat}");
+        assert_eq!(repeat["body"], outcome["body"], "{order:?}");
+        let is_final = api == Api::V1 || seen(outcome).0 == 200;
+        assert_eq!(is_replayed(&repeat), is_final, "{order:?}: {repeat}");
+    }
+    assert_eq!(scene.all_arrivals(), arrivals + keyed.len());
 
     // Another request with a key of an earlier one.
-    let calls = keyed().map(|(order, _)| order.call(api, order.amount() + 1));
-    let calls = calls.collect();
-    for ((order, _), other) in keyed().zip(scene.make(calls).await) {
-        assert_eq!(
-            told(&other),
-            (400, Some("IdempotencyError")),
-            "{order:?}: {other}"
-        );
+    let calls = keyed
+        .iter()
+        .map(|(order, _)| order.call(api, order.amount() + 1));
+    let others = scene.make(calls.collect()).await;
+    for ((order, _), other) in keyed.iter().zip(others) {
+        let refused = (400, Some("IdempotencyError"));
+        assert_eq!(seen(&other), refused, "{order:?}: {other}");
     }
     assert_eq!(*scene.service.entries.lock().unwrap(), entries);
 }

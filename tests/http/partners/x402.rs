@@ -319,23 +319,35 @@ async fn a_paying_client_pays_once() {
     let proxy = scene.service.proxy.get().unwrap();
     {
         let facilitator = scene.service.facilitator.lock().unwrap();
+        let gateway = scene.gateway.lock().unwrap();
+        let tries: u64 = outcomes
+            .iter()
+            .flat_map(|outcome| outcome["tries"].as_u64())
+            .sum();
+        println!(
+            "{} purchases, {tries} tries, {} requests, {} payments verified, {} settled; {:?}",
+            purchases.len(),
+            gateway.arrivals.values().sum::<usize>(),
+            facilitator.verified.values().sum::<usize>(),
+            facilitator.settlements.len(),
+            proxy.stats(),
+        );
         for (purchase, outcome) in purchases.iter().zip(&outcomes) {
             assert_eq!(outcome["status"], 200, "{purchase:?}: {outcome}");
             let report = format!("the report of {}", name(purchase.number));
             assert_eq!(outcome["body"], report, "{purchase:?}: {outcome}");
-            let mut settled = facilitator.settlements.iter().enumerate();
+            let settled = (1..).zip(&facilitator.settlements);
             let settled: Vec<_> = settled
-                .by_ref()
                 .filter(|(_, settled)| settled.order == purchase.number)
                 .collect();
-            let [(at, settlement)] = settled[..] else {
+            let [(transaction, settlement)] = settled[..] else {
                 panic!("{} settlements of {purchase:?}: {settled:?}", settled.len());
             };
             // The receipt is that of the payment, by this client.
             let receipt = &outcome["receipt"];
             assert_eq!(
                 receipt["transaction"],
-                format!("0x{:064x}", at + 1),
+                format!("0x{transaction:064x}"),
                 "{outcome}"
             );
             assert_eq!(receipt["payer"], settlement.payer, "{outcome}");
@@ -352,19 +364,6 @@ async fn a_paying_client_pays_once() {
             );
         }
         assert_eq!(facilitator.settlements.len(), purchases.len());
-        let gateway = scene.gateway.lock().unwrap();
-        let tries: u64 = outcomes
-            .iter()
-            .flat_map(|outcome| outcome["tries"].as_u64())
-            .sum();
-        println!(
-            "{} purchases, {tries} tries, {} requests, {} payments verified, {} settled; {:?}",
-            purchases.len(),
-            gateway.arrivals.values().sum::<usize>(),
-            facilitator.verified.values().sum::<usize>(),
-            facilitator.settlements.len(),
-            proxy.stats(),
-        );
     }
 
     // Another account with the same id gets what the first has paid for, and its receipt.
