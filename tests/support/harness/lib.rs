@@ -1,6 +1,7 @@
 //! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`PgBouncer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
 //! or [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
-//! [`ChromeDriver`], and a [`PaymentSdk`] and a [`CatalogClient`] that repeat their requests.
+//! [`ChromeDriver`], a [`PaymentSdk`] and a [`CatalogClient`] that repeat their requests, and a [`PayingClient`] that pays
+//! for its own.
 //!
 //! The harness panics on an error, with a message that names the remedy, because a test cannot
 //! handle it. A missing server binary is such a panic, never a skip.
@@ -50,8 +51,10 @@ mod kafka;
 mod mariadb;
 mod monitor;
 mod nats;
+mod node;
 mod pair;
 mod partition;
+mod paying_client;
 mod payment_sdk;
 mod pgbouncer;
 mod poll;
@@ -94,7 +97,8 @@ pub use monitor::{Command, Monitor};
 pub use nats::NatsServer;
 pub use pair::ReplicaPair;
 pub use partition::Partition;
-pub use payment_sdk::PaymentSdk;
+pub use paying_client::PayingClient;
+pub use payment_sdk::{PaymentSdk, SdkLanguage};
 pub use pgbouncer::PgBouncer;
 pub use poll::{HANG_LIMIT, eventually, until};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
