@@ -28,6 +28,7 @@ ordinary=(
     "http"
     "services"
     "iceberg -kills::"
+    "profiles"
     "shapes"
     "history"
     "observed"
