@@ -88,7 +88,7 @@ async fn told(id: u64) -> Answer<idem_runtime::Answer<Quote>> {
     Ok(idem_runtime::Answer::from(Quote { hours: 3 }))
 }
 
-fn by_system(_: &Failure) -> idem_runtime::Class {
+const fn by_system(_: &Failure) -> idem_runtime::Class {
     idem_runtime::Class::System
 }
 
@@ -128,11 +128,11 @@ struct Desk {
 }
 
 impl Desk {
-    fn life(&self, quote: &Quote) -> Duration {
+    const fn life(&self, quote: Quote) -> Duration {
         hours(quote.hours * self.factor)
     }
 
-    #[idempotent(op = "shapes.ttl.method", key = id, ttl = |quote| self.life(quote), entry = method_entry)]
+    #[idempotent(op = "shapes.ttl.method", key = id, ttl = |quote| self.life(*quote), entry = method_entry)]
     async fn method(&self, id: u64) -> Answer<Quote> {
         THREE
     }
@@ -145,7 +145,7 @@ trait Asks {
 
 #[async_trait]
 impl Asks for Desk {
-    #[idempotent(op = "shapes.ttl.method", key = id, ttl = |quote| self.life(quote))]
+    #[idempotent(op = "shapes.ttl.method", key = id, ttl = |quote| self.life(*quote))]
     async fn ask(&self, id: u64) -> Answer<Quote> {
         let _ = id;
         tokio::task::yield_now().await;
@@ -183,7 +183,7 @@ async fn a_record_lives_as_long_as_its_answer_says() {
     assert_eq!(life(option(2), option_entry(2)).await, 24);
     assert_eq!(life(finished(1), finished_entry(1)).await, 4);
     assert_eq!(life(told(1), told_entry(1)).await, 3);
-    assert_eq!(life(steps(1), steps_entry(1)).await, 3);
+    assert_eq!(life(Box::pin(steps(1)), steps_entry(1)).await, 3);
     let quote = Quote { hours: 3 };
     assert_eq!(life(generic(1, quote), generic_entry(1, quote)).await, 3);
     let desk = Arc::new(Desk { factor: 2 });

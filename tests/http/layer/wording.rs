@@ -91,16 +91,13 @@ async fn refused(
     gate.go_on.notify_one();
     patiently("the first response", first).await.unwrap();
 
-    let repeats: [(_, fn(IdempotencyLayer) -> IdempotencyLayer); 2] = [
-        ("request-repeated", |layer| {
-            layer
-                .on_duplicate(OnDuplicate::Reject)
-                .ttl(Duration::from_mins(1))
-        }),
-        ("answer-lost", |layer| layer.max_response_bytes(1)),
-    ];
-    for (code, own) in repeats {
-        let (shop, _) = new(own);
+    let (rejecting, _) = new(|layer| {
+        layer
+            .on_duplicate(OnDuplicate::Reject)
+            .ttl(Duration::from_mins(1))
+    });
+    let (forgetting, _) = new(|layer| layer.max_response_bytes(1));
+    for (code, shop) in [("request-repeated", rejecting), ("answer-lost", forgetting)] {
         send(&shop, tea()).await;
         refused.push((code, send(&shop, tea()).await));
     }
