@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::http::Response;
 use ::http::request::Parts;
+use ::http::{HeaderName, Method, Response};
 use bytes::Bytes;
 use tonic::Status;
 use tower_layer::Layer;
@@ -13,7 +13,9 @@ use super::service::GrpcIdempotency;
 use super::wire::{Grpc, message, needed};
 use crate::call::inspect::Entry;
 use crate::error::Error;
-use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
+use crate::http::{
+    Fingerprinter, IDEMPOTENCY_KEY, IdempotencyLayer, KeySource, KeyVerdict, Problem,
+};
 
 /// Layer that makes the unary calls of a tonic server idempotent.
 ///
@@ -110,7 +112,8 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 ///
 /// # Settings of the `IdempotencyLayer` that have no effect
 ///
-/// [`methods`](IdempotencyLayer::methods), [`store_header`](IdempotencyLayer::store_header) (unless after `store_only`),
+/// [`methods`](IdempotencyLayer::methods), [`key_source`](IdempotencyLayer::key_source),
+/// [`store_header`](IdempotencyLayer::store_header) (unless after `store_only`),
 /// `on_problem` and `on_problem_with`. A [`reconcile`](IdempotencyLayer::reconcile) hook returns a
 /// [`reply`](super::reply).
 ///
@@ -157,6 +160,8 @@ use crate::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, Problem};
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct GrpcLayer {
     http: IdempotencyLayer,
+    /// The name of the metadata that has the key.
+    key: HeaderName,
     grpc: Grpc,
     methods: Methods,
     passes_unlisted: bool,
@@ -167,6 +172,7 @@ impl GrpcLayer {
     pub fn new(layer: IdempotencyLayer) -> Self {
         Self {
             http: layer,
+            key: IDEMPOTENCY_KEY,
             grpc: Grpc::default(),
             methods: Methods::default(),
             passes_unlisted: false,
@@ -225,7 +231,7 @@ impl GrpcLayer {
     /// texts. It also panics for a name that gRPC itself has, `grpc-…`.
     pub fn key_name(mut self, name: &str) -> Self {
         let parsed = name.parse().ok();
-        let is_text = |name: &::http::HeaderName| {
+        let is_text = |name: &HeaderName| {
             let name = name.as_str();
             !name.ends_with("-bin") && !name.starts_with("grpc-")
         };
@@ -235,7 +241,7 @@ impl GrpcLayer {
                  before and `-bin` after it"
             );
         };
-        self.grpc.key = parsed;
+        self.key = parsed;
         self
     }
 
@@ -297,11 +303,37 @@ impl GrpcLayer {
         self.over_grpc().entry(scope, key).await
     }
 
+    /// Reads the record under a key with its method.
+    ///
+    /// The path of the method is `/shop.v1.Payments/Charge`. See [`IdempotencyLayer::entry_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`IdempotencyLayer::entry`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry_at(
+        &self,
+        scope: Option<&str>,
+        path: &str,
+        key: &str,
+    ) -> Result<Option<Entry>, Error> {
+        let layer = self.over_grpc();
+        layer.entry_at(scope, &Method::POST, path, key).await
+    }
+
     /// The layer that reads and writes gRPC.
     fn over_grpc(&self) -> IdempotencyLayer {
         let refuse = |problem: Problem| -> Response<Bytes> { Status::from(problem).into_http() };
         let http = self.http.clone();
-        http.over(self.grpc.clone(), refuse, needed())
+        http.over(
+            self.grpc.clone(),
+            KeySource::metadata(self.key.clone()),
+            refuse,
+            needed(),
+        )
     }
 }
 
@@ -311,7 +343,7 @@ impl<S> Layer<S> for GrpcLayer {
     fn layer(&self, inner: S) -> GrpcIdempotency<S> {
         GrpcIdempotency {
             settings: self.over_grpc().shared(),
-            key: self.grpc.key.clone(),
+            key: self.key.clone(),
             methods: Arc::new(self.methods.clone()),
             passes_unlisted: self.passes_unlisted,
             inner,
@@ -321,6 +353,7 @@ impl<S> Layer<S> for GrpcLayer {
 
 debug_fields!(GrpcLayer {
     http,
+    key,
     grpc,
     methods,
     passes_unlisted

@@ -71,7 +71,9 @@ where
             }
             Some(Treatment::Protected) => not_grpc(),
             None if has_key && !self.passes_unlisted => method_not_listed(),
-            Some(Treatment::Passed) | None => return Box::pin(pass(inner, request)),
+            Some(Treatment::Passed) | None => {
+                return Box::pin(pass(inner, request.map(Buffered::passing)));
+            }
         };
         let mut refusal = refuse(&self.settings, problem, None);
         if !is_grpc(&request) {

@@ -1,7 +1,6 @@
 //! gRPC over HTTP/2: frames, status, time-outs
 //! ([PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::refusal::not_unary;
 use super::status::treated_as;
-use crate::http::{Collected, Counter, IDEMPOTENCY_KEY, KeyVerdict, Messages, Problem, Protocol};
+use crate::http::{Collected, Counter, KeyVerdict, Messages, Problem, Protocol};
 
 pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -37,26 +36,12 @@ const FRAME: usize = 5;
 pub(super) type Sort = dyn Fn(&Status) -> Option<KeyVerdict> + Send + Sync;
 
 /// The protocol, and what a layer has set about it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Grpc {
-    pub(super) key: HeaderName,
     pub(super) sort: Option<Arc<Sort>>,
 }
 
-impl Default for Grpc {
-    fn default() -> Self {
-        Self {
-            key: IDEMPOTENCY_KEY,
-            sort: None,
-        }
-    }
-}
-
 impl Protocol for Grpc {
-    fn key_header(&self) -> &HeaderName {
-        &self.key
-    }
-
     fn timeout(&self, request: &HeaderMap) -> Option<Duration> {
         timeout(request.get(TIMEOUT)?.as_bytes())
     }
@@ -176,14 +161,9 @@ pub fn reply<M: AsRef<[u8]>>(result: Result<M, Status>) -> Response<Bytes> {
     response
 }
 
-impl fmt::Debug for Grpc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grpc")
-            .field("key", &self.key)
-            .field("sort", &self.sort.is_some())
-            .finish()
-    }
-}
+debug_fields!(Grpc {
+    sort: |it| it.sort.is_some()
+});
 
 #[cfg(test)]
 mod tests {

@@ -88,11 +88,10 @@ pub(super) enum BodyEnd<B: Body> {
 ///
 /// If dropped, the data read so far are lost.
 pub(super) async fn read<B: Body>(
-    body: B,
+    mut body: Pin<Box<B>>,
     max_bytes: usize,
     mut show: impl FnMut(&[u8]) -> bool,
 ) -> (Collected, BodyEnd<B>) {
-    let mut body = Box::pin(body);
     let mut read = ReadData::default();
     let mut trailers = None;
     let max = u64::try_from(max_bytes).unwrap_or(u64::MAX);
@@ -130,12 +129,20 @@ fn whole<D: Buf>(frame: Frame<D>) -> Frame<Bytes> {
 
 impl<B: Body> Buffered<B> {
     /// A body that is streamed as a whole.
-    pub(super) fn passing(body: B) -> Self {
+    pub(crate) fn passing(body: B) -> Self {
         Self::new(Collected::default(), BodyEnd::More(Box::pin(body)))
     }
 
     pub(super) fn new(read: Collected, rest: BodyEnd<B>) -> Self {
         Self { read, rest }
+    }
+
+    /// Takes the rest of a body, which is empty then; `None`: there is nothing that was not read.
+    pub(super) fn unread(&mut self) -> Option<Pin<Box<B>>> {
+        match std::mem::replace(&mut self.rest, BodyEnd::Whole) {
+            BodyEnd::More(rest) => Some(rest),
+            BodyEnd::Whole | BodyEnd::Broken(_) => None,
+        }
     }
 
     /// The data of a body that is completely in memory.

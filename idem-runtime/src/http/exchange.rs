@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http_body::Body;
 
 use super::body::{BodyEnd, Buffered, Collected, read};
-use super::headers::{StoredHeaders, media_type};
+use super::headers::media_type;
+use super::profile::Profile;
 use super::protocol::{Messages, Protocol};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
@@ -23,8 +24,7 @@ use crate::record::transition::Remains;
 /// The rules for storing responses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    pub(super) status: StatusPolicy,
-    pub(super) headers: StoredHeaders,
+    pub(super) profile: Profile,
     /// `None`: [`RESPONSE_BYTES`], or the engine's limit of a value if that is more.
     pub(super) max_response_bytes: Option<usize>,
     /// `None`: HTTP itself.
@@ -70,10 +70,12 @@ impl Rules {
             ..400 => OutcomeKind::Value,
             _ => OutcomeKind::Error,
         };
-        let trailers = body.trailers().map(|trailers| self.headers.of(trailers));
+        let trailers = body
+            .trailers()
+            .map(|trailers| self.profile.headers.of(trailers));
         let written = EncodableResponse {
             status: response.status(),
-            headers: self.headers.of(response.headers()).collect(),
+            headers: self.profile.headers.of(response.headers()).collect(),
             trailers: trailers.into_iter().flatten().collect(),
             body,
         };
@@ -152,11 +154,11 @@ impl<B: Body, E> RequestEnd<B, E> {
             let challenge = if has_payment {
                 Challenge::Is(false)
             } else {
-                rules.status.challenge(status, response.headers())
+                rules.profile.status.challenge(status, response.headers())
             };
             let verdict = match challenge {
                 Challenge::Is(true) => KeyVerdict::Release,
-                _ => rules.status.verdict(status),
+                _ => rules.profile.status.verdict(status),
             };
             (verdict, challenge)
         };
@@ -169,7 +171,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 Disposition::Lost(Unencodable::Stream),
             ),
             KeyVerdict::Store => {
-                let (read, end) = read(body, max_bytes, |_| true).await;
+                let (read, end) = read(Box::pin(body), max_bytes, |_| true).await;
                 let is_challenge =
                     || matches!(challenge, Challenge::ByBody) && is_payment_challenge(&read.data);
                 let disposition = match &end {
@@ -205,7 +207,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             messages = counter(data);
             messages != Messages::More
         };
-        let (read, end) = read(body, max_bytes, show).await;
+        let (read, end) = read(Box::pin(body), max_bytes, show).await;
         let (headers, trailers) = (&parts.headers, read.trailers());
         let treated_as = protocol.status(headers, trailers);
         let disposition = match (&end, treated_as) {
@@ -218,7 +220,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 // The method has returned its response, or a part of a stream, by the time of this error.
                 let is_late = protocol.status(headers, None).is_none();
                 let own = own.or_else(|| protocol.verdict(headers, trailers));
-                match own.unwrap_or_else(|| rules.status.verdict(status)) {
+                match own.unwrap_or_else(|| rules.profile.status.verdict(status)) {
                     KeyVerdict::Store => Disposition::Whole,
                     KeyVerdict::Release if is_late && own.is_none() => {
                         Disposition::Nothing(KeyVerdict::Unknown)
@@ -274,13 +276,13 @@ fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
-fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>) -> Encoded {
+fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>, policy: &StatusPolicy) -> Encoded {
     match verdict {
         KeyVerdict::Release => Encoded::Release(match status {
             // A layer inside may answer 408 for a handler that it cut off.
             Some(StatusCode::REQUEST_TIMEOUT) => Remains::Request,
             // The client may correct the request: the key accepts another one.
-            Some(status) if status.is_client_error() => Remains::Nothing,
+            Some(status) if status.is_client_error() && !policy.binds() => Remains::Nothing,
             // Only the same request may be repeated.
             _ => Remains::Request,
         }),
@@ -309,12 +311,15 @@ impl<B: Body, E> Outcome<Arc<Rules>> for RequestEnd<B, E> {
                 disposition: Disposition::Nothing(verdict),
                 status,
                 ..
-            } => return settled_as(*verdict, Some(*status)),
+            } => return settled_as(*verdict, Some(*status), &rules.profile.status),
             ServiceEnd::Answered {
                 disposition: Disposition::Broken,
                 ..
             }
-            | ServiceEnd::Failed(_) => return settled_as(rules.status.without_response(), None),
+            | ServiceEnd::Failed(_) => {
+                let status = &rules.profile.status;
+                return settled_as(status.without_response(), None, status);
+            }
             // A body returns a response or an error; only idem refuses.
             ServiceEnd::Unready(_) | ServiceEnd::Refused(_) => {
                 return Encoded::Release(Remains::Request);

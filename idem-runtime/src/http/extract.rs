@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
+use super::profile::Profile;
 use super::replayed::mark_replayed;
 use super::reply::Reply;
 use crate::error::Error;
@@ -15,15 +16,18 @@ use crate::outcome::Answer;
 
 /// Extracts the key of the request.
 ///
-/// It is the key that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the header's, by the [`KeyRules`]
-/// of an `Extension` or by the default ones. A request without a key is refused; take an `Option<IdempotencyKey>` where
-/// the key is optional.
+/// It is the key that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the one in the place and by the
+/// rules of a [`Profile`] that is an `Extension`, else the header's, by the [`KeyRules`] of an `Extension` or by the
+/// default ones. A request without a key is refused; take an `Option<IdempotencyKey>` where the key is optional. A key in
+/// the body needs the layer: an extractor has no body, and refuses every request.
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let key = key_of(parts)?.ok_or(KeyRefusal::Missing)?;
-        Ok(key)
+        let refused = |refusal: KeyRefusal| problem(parts, &refusal);
+        key_of(parts)
+            .and_then(|key| key.ok_or(KeyRefusal::Missing))
+            .map_err(refused)
     }
 }
 
@@ -31,7 +35,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Problem> {
-        Ok(key_of(parts)?)
+        key_of(parts).map_err(|refusal| problem(parts, &refusal))
     }
 }
 
@@ -39,8 +43,22 @@ fn key_of(parts: &Parts) -> Result<Option<IdempotencyKey>, KeyRefusal> {
     if let Some(key) = parts.extensions.get::<IdempotencyKey>() {
         return Ok(Some(key.clone()));
     }
+    if let Some(profile) = parts.extensions.get::<Profile>() {
+        if profile.source.is_in_body() {
+            return Err(KeyRefusal::Unreadable);
+        }
+        return profile.source.read(&profile.keys, parts, &[]);
+    }
     let rules = parts.extensions.get::<KeyRules>().copied();
     rules.unwrap_or_default().read(&parts.headers)
+}
+
+/// The problem of a refused key.
+fn problem(parts: &Parts, refusal: &KeyRefusal) -> Problem {
+    match parts.extensions.get::<Profile>() {
+        Some(profile) => Problem::of_key(refusal, profile.source.explain(refusal)),
+        None => Problem::of_key(refusal, refusal),
+    }
 }
 
 impl IntoResponse for Problem {

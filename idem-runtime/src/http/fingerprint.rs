@@ -3,30 +3,23 @@
 mod json;
 mod multipart;
 
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
 use ::http::request::Parts;
-use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use ::http::{HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
-use self::json::Pointer;
+use self::json::Numbers;
 use super::headers::{header_name, media_type};
+use super::payment::{PAYMENT, document};
+use super::pointer::Pointer;
 
 /// Hash prefix of a request with a raw body and no headers.
 const PLAIN: &[u8] = b"idempotency http request 1";
 /// Hash prefix of any other request.
 const OTHER: &[u8] = b"idempotency http request 2";
-
-/// The headers of a payment, x402 versions 2 and 1.
-static PAYMENT: [HeaderName; 2] = [
-    HeaderName::from_static("payment-signature"),
-    HeaderName::from_static("x-payment"),
-];
-
-pub(super) fn has_payment(headers: &HeaderMap) -> bool {
-    PAYMENT.iter().any(|name| headers.contains_key(name))
-}
 
 /// A custom rule of a service.
 type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
@@ -58,11 +51,33 @@ type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 pub struct Fingerprinter {
     /// The parts of a document that do not count; `None`: a document counts byte by byte.
     json: Option<Arc<[Pointer]>>,
+    numbers: Numbers,
     multipart: bool,
     own: Option<Arc<Own>>,
     headers: Vec<HeaderName>,
-    ignores_payment: bool,
+    payment: Payment,
 }
+
+/// What counts of the headers of a payment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Payment {
+    /// Every byte.
+    #[default]
+    Whole,
+    /// Of version 2 the terms; of version 1 every byte.
+    Terms,
+    Nothing,
+}
+
+/// What of a payment is not its terms: what is signed anew, and what a server says anew or says only for display.
+const NOT_TERMS: [&[&str]; 6] = [
+    &["payload"],
+    &["extensions"],
+    &["accepted", "extra"],
+    &["accepted", "maxTimeoutSeconds"],
+    &["resource", "description"],
+    &["resource", "mimeType"],
+];
 
 /// The part of a body that counts.
 enum Content {
@@ -87,9 +102,9 @@ impl Fingerprinter {
     /// It applies to `application/json` and `…+json`: whitespace between tokens does not count, nor how a character of
     /// a string is escaped.
     ///
-    /// The rest counts: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three
-    /// (unlike [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785), which rounds to a double: two amounts beyond 2^53
-    /// would be one). A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
+    /// The rest counts: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three;
+    /// [`json_values`](Self::json_values) makes them one. (Neither rounds to a double as
+    /// [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) does: two amounts beyond 2^53 would be one.) A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
     /// with half of a surrogate pair, or nested more than 128 levels deep.
     pub fn json(self) -> Self {
         self.json_without([""; 0])
@@ -111,6 +126,43 @@ impl Fingerprinter {
                 .filter_map(|pointer| Pointer::read(pointer.as_ref()))
                 .collect(),
         );
+        self
+    }
+
+    /// Counts numbers in JSON documents by their exact value.
+    ///
+    /// As [`json`](Self::json), or [`json_without`](Self::json_without) where that is called too, in either order. `1`,
+    /// `1.0`, `10e-1` and `1e0` are one number, and so are `0`, `-0` and `0.00`; no number is rounded, of however many
+    /// digits. All else still counts: a member that is `null` is not an absent one, `1` is not `"1"`, and the order of
+    /// elements differs.
+    ///
+    /// A number whose power of ten does not fit into 64 bits counts as it is written.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use axum::{Router, body::Body, http::Request, routing::post};
+    /// use idem_runtime::{Engine, http::{Fingerprinter, IdempotencyLayer}, store::memory::MemoryStore};
+    /// use tower::ServiceExt as _;
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .fingerprint(Fingerprinter::new().json_values());
+    /// let shop: Router = Router::new().route("/orders", post(async || "ordered")).layer(layer);
+    /// let order = |body: &'static str| {
+    ///     let request = Request::post("/orders").header("idempotency-key", "\"8e03978e\"");
+    ///     let request = request.header("content-type", "application/json").body(Body::from(body));
+    ///     shop.clone().oneshot(request.unwrap())
+    /// };
+    /// assert_eq!(order(r#"{"item": "tea", "price": 1.50}"#).await.unwrap().status(), 200);
+    /// // The same order, by another serializer.
+    /// let repeat = order(r#"{"price":1.5,"item":"tea"}"#).await.unwrap();
+    /// assert_eq!(repeat.headers()["idempotent-replayed"], "true");
+    /// // Another one.
+    /// assert_eq!(order(r#"{"price":1.51,"item":"tea"}"#).await.unwrap().status(), 422);
+    /// # });
+    /// ```
+    pub fn json_values(mut self) -> Self {
+        self.numbers = Numbers::ByValue;
+        self.json.get_or_insert_default();
         self
     }
 
@@ -173,14 +225,40 @@ impl Fingerprinter {
     /// 1): a repeat of a paid request with another payment, or without one, is a 422 `key-reused`. Excluded, it gets the
     /// paid response: for clients that begin every repeat without a payment, and whose scope is their own.
     pub fn ignore_payment(mut self) -> Self {
-        self.ignores_payment = true;
+        self.payment = Payment::Nothing;
         self
     }
 
+    /// Counts of a payment its terms alone.
+    ///
+    /// Of that in `PAYMENT-SIGNATURE`, unless [`header`](Self::header) names it. The terms are what was accepted (scheme, network, amount, asset, recipient) and for what resource, as the client wrote
+    /// them; not the signature with its nonce, and no extension. For clients that sign a new payment when they repeat a
+    /// request: a repeat with equal terms is the same request. A payment that is no base64 of JSON counts byte by byte,
+    /// and so does an `X-PAYMENT` of version 1.
+    pub fn payment_terms(mut self) -> Self {
+        self.payment = Payment::Terms;
+        self
+    }
+
+    /// The terms of the payment of a request; `None` where they do not count, or cannot be read.
+    fn terms(&self, request: &Parts) -> Option<Vec<u8>> {
+        if self.payment != Payment::Terms || self.headers.contains(&PAYMENT[0]) {
+            return None;
+        }
+        let document = document(&request.headers).ok()??;
+        json::canonical(&document, &NOT_TERMS.map(Pointer::of), Numbers::AsWritten)
+    }
+
     /// The headers that count in this request, in the order in which they are hashed.
-    fn counted<'a>(&'a self, request: &'a Parts) -> impl Iterator<Item = &'a HeaderName> + Clone {
-        let counts = |name: &&HeaderName| {
-            !self.ignores_payment
+    fn counted<'a>(
+        &'a self,
+        request: &'a Parts,
+        terms: Option<&[u8]>,
+    ) -> impl Iterator<Item = &'a HeaderName> + Clone {
+        let has_terms = terms.is_some();
+        let counts = move |name: &&HeaderName| {
+            self.payment != Payment::Nothing
+                && !(has_terms && **name == PAYMENT[0])
                 && request.headers.contains_key(*name)
                 && !self.headers.contains(name)
         };
@@ -205,7 +283,11 @@ impl Fingerprinter {
                 hash
             }
             Content::Json { of_type, text } => {
-                let mut hash = self.head(request, uri, "json");
+                let rule = match self.numbers {
+                    Numbers::AsWritten => "json",
+                    Numbers::ByValue => "json values",
+                };
+                let mut hash = self.head(request, uri, rule);
                 field(&mut hash, &of_type);
                 hash.update(text);
                 hash
@@ -227,7 +309,7 @@ impl Fingerprinter {
         }
         if let Some(without) = &self.json
             && let Some(of_type) = json_type(request)
-            && let Some(text) = json::canonical(body, without)
+            && let Some(text) = json::canonical(body, without, self.numbers)
         {
             return Content::Json { of_type, text };
         }
@@ -245,9 +327,10 @@ impl Fingerprinter {
     /// The hash of everything but the body. The body comes last, and so needs no length.
     fn head(&self, request: &Parts, uri: &Uri, rule: &str) -> Sha256 {
         let mut hash = Sha256::new();
-        let counted = self.counted(request);
+        let terms = self.terms(request);
+        let counted = self.counted(request, terms.as_deref());
         let number = counted.clone().count();
-        let is_plain = rule == "raw" && number == 0;
+        let is_plain = rule == "raw" && number == 0 && terms.is_none();
         field(&mut hash, if is_plain { PLAIN } else { OTHER });
         field(&mut hash, request.method.as_str().as_bytes());
         field(&mut hash, uri.path().as_bytes());
@@ -266,13 +349,18 @@ impl Fingerprinter {
                 field(&mut hash, value.as_bytes());
             }
         }
+        if let Some(terms) = terms {
+            // No rule has this name.
+            field(&mut hash, b"payment terms");
+            field(&mut hash, &terms);
+        }
         field(&mut hash, rule.as_bytes());
         hash
     }
 }
 
 /// Hashes a field with its length before it, so that no two lists of fields are the same bytes.
-fn field(hash: &mut Sha256, bytes: &[u8]) {
+pub(super) fn field(hash: &mut Sha256, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);
 }
@@ -297,12 +385,48 @@ fn boundary(request: &Parts) -> Option<&[u8]> {
     multipart::boundary(content_type(request)?.as_bytes())
 }
 
+impl fmt::Display for Fingerprinter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("method, path, query, body")?;
+        let mut rules = Vec::new();
+        if self.own.is_some() {
+            rules.push("by a rule of the service's own".to_owned());
+        }
+        if let Some(without) = &self.json {
+            let mut rule = match self.numbers {
+                Numbers::AsWritten => "JSON".to_owned(),
+                Numbers::ByValue => "JSON by value".to_owned(),
+            };
+            for pointer in &**without {
+                // Writing to a string does not fail.
+                let _ = write!(rule, " without {pointer}");
+            }
+            rules.push(rule);
+        }
+        if self.multipart {
+            rules.push("forms without their boundary".to_owned());
+        }
+        if !rules.is_empty() {
+            write!(f, " ({})", rules.join(", "))?;
+        }
+        for name in &self.headers {
+            write!(f, ", header {name}")?;
+        }
+        f.write_str(match self.payment {
+            Payment::Whole => ", payment",
+            Payment::Terms => ", terms of the payment",
+            Payment::Nothing => "",
+        })
+    }
+}
+
 debug_fields!(Fingerprinter {
     json,
+    numbers,
     multipart,
     own: |it| it.own.is_some(),
     headers,
-    ignores_payment
+    payment
 });
 
 #[cfg(test)]

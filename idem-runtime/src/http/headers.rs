@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::LazyLock;
 
 use ::http::header::CONNECTION;
@@ -113,6 +114,30 @@ impl Default for StoredHeaders {
             is_own: false,
             never: Vec::new(),
         }
+    }
+}
+
+impl fmt::Display for StoredHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usual = if self.is_own { "" } else { "the usual" };
+        let mut parts: Vec<_> = vec![usual.to_owned()];
+        match &self.list {
+            List::All => parts.push("all".to_owned()),
+            List::Only(list) => {
+                let skipped = if self.is_own {
+                    0
+                } else {
+                    names(&STORED).count()
+                };
+                parts.extend(list.iter().skip(skipped).map(ToString::to_string));
+            }
+        }
+        parts.retain(|part| !part.is_empty());
+        f.write_str(&parts.join(", "))?;
+        for name in &self.never {
+            write!(f, ", not {name}")?;
+        }
+        Ok(())
     }
 }
 

@@ -45,6 +45,10 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
+/// The longest key in bytes: 255 characters of any kind. With its length it stays under the 1,024 bytes that any key may
+/// take.
+const MAX_BYTES: usize = 255 * 4;
+
 /// Rules for accepted keys.
 ///
 /// The default is the draft's ([draft-ietf-httpapi-idempotency-key-header-07, section
@@ -72,17 +76,37 @@ impl fmt::Debug for IdempotencyKey {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRules {
-    bare: bool,
+    syntax: Syntax,
     max_chars: usize,
-    accept: Option<fn(&str) -> bool>,
+    form: Option<Form>,
+    ignores_case: bool,
+}
+
+/// How the value of a header is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    /// A String of RFC 8941.
+    Quoted,
+    /// The same, or the text of one without quotation marks.
+    QuotedOrBare,
+    /// The whole value is the text.
+    Verbatim,
+}
+
+/// A form that keys must have, and its name.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    name: &'static str,
+    accept: fn(&str) -> bool,
 }
 
 impl Default for KeyRules {
     fn default() -> Self {
         Self {
-            bare: true,
+            syntax: Syntax::QuotedOrBare,
             max_chars: 255,
-            accept: None,
+            form: None,
+            ignores_case: false,
         }
     }
 }
@@ -95,23 +119,72 @@ impl KeyRules {
     /// is refused.
     #[must_use]
     pub fn bare(mut self, bare: bool) -> Self {
-        self.bare = bare;
+        self.syntax = if bare {
+            Syntax::QuotedOrBare
+        } else {
+            Syntax::Quoted
+        };
+        self
+    }
+
+    /// Takes the whole value of the header as the key.
+    ///
+    /// For an API that says no more of its keys than "a string". Quotation marks are a part of it, and `"a"` and `a` are two keys. It must be UTF-8; blanks around it are none of it.
+    /// A value that a proxy joined from two headers is a key too.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderValue};
+    /// use idem_runtime::http::{IDEMPOTENCY_KEY, KeyRules};
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("order 7, second"));
+    /// assert!(KeyRules::default().read(&headers).is_err());
+    /// let key = KeyRules::default().verbatim().read(&headers)?.unwrap();
+    /// assert_eq!(key.as_str(), "order 7, second");
+    /// # Ok::<(), idem_runtime::http::KeyRefusal>(())
+    /// ```
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.syntax = Syntax::Verbatim;
+        self
+    }
+
+    /// Ignores the case of ASCII letters: every key is in lower case.
+    ///
+    /// For UUIDs, which some clients write in upper case.
+    #[must_use]
+    pub fn ignore_case(mut self) -> Self {
+        self.ignores_case = true;
         self
     }
 
     /// The limit of a key in characters; default 255, at most 900.
+    ///
+    /// A key of more than 255 characters may have 1,020 bytes.
     #[must_use]
     pub fn max_chars(mut self, max_chars: usize) -> Self {
-        // With its length it stays under the 1,024 bytes that any key may take.
         self.max_chars = max_chars.min(900);
         self
     }
 
     /// Adds a rule of your own, such as "a UUID"; a key that it rejects is answered with 400.
     #[must_use]
-    pub fn accept(mut self, accept: fn(&str) -> bool) -> Self {
-        self.accept = Some(accept);
+    pub fn accept(self, accept: fn(&str) -> bool) -> Self {
+        self.form("a form of the service's own", accept)
+    }
+
+    /// As [`accept`](Self::accept), with a name of the form.
+    pub(super) fn form(mut self, name: &'static str, accept: fn(&str) -> bool) -> Self {
+        self.form = Some(Form { name, accept });
         self
+    }
+
+    /// The text of a key as it counts.
+    pub(super) fn counted(&self, mut key: String) -> String {
+        if self.ignores_case {
+            key.make_ascii_lowercase();
+        }
+        key
     }
 
     /// Reads the key of a request; `None` where it has no such header.
@@ -137,27 +210,45 @@ impl KeyRules {
             return Err(KeyRefusal::Repeated);
         }
         let key = self.text(line)?;
+        self.check(key).map(Some)
+    }
+
+    /// Checks the text of a key, wherever it was.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyRefusal`], if it is not a valid key.
+    pub(super) fn check(&self, key: String) -> Result<IdempotencyKey, KeyRefusal> {
         if key.trim().is_empty() {
             return Err(KeyRefusal::Empty);
         }
-        // One byte each, because it is ASCII.
-        if key.len() > self.max_chars {
-            return Err(KeyRefusal::TooLong {
-                max_chars: self.max_chars,
-            });
+        let is_too_long = |max_chars| key.len() > max_chars && key.chars().count() > max_chars;
+        let refused = |max_chars| Err(KeyRefusal::TooLong { max_chars });
+        if is_too_long(self.max_chars) {
+            return refused(self.max_chars);
         }
-        if self.accept.is_some_and(|accept| !accept(&key)) {
+        if key.len() > MAX_BYTES {
+            return refused(MAX_BYTES / 4);
+        }
+        if self.form.is_some_and(|form| !(form.accept)(&key)) {
             return Err(KeyRefusal::NotAccepted);
         }
-        Ok(Some(IdempotencyKey(key)))
+        Ok(IdempotencyKey(self.counted(key)))
     }
 
     fn text(&self, line: &HeaderValue) -> Result<String, KeyRefusal> {
         let bytes = line.as_bytes().trim_ascii();
+        if self.syntax == Syntax::Verbatim {
+            let text = std::str::from_utf8(bytes).map_err(|_| KeyRefusal::NotAString)?;
+            return Ok(text.to_owned());
+        }
         let plain = match bytes {
             // The form of nearly every key, which needs no parser.
             [b'"', text @ .., b'"'] if text.iter().copied().all(is_unescaped) => Some(text),
-            text if self.bare && !text.is_empty() && text.iter().copied().all(is_bare) => {
+            text if self.syntax == Syntax::QuotedOrBare
+                && !text.is_empty()
+                && text.iter().copied().all(is_bare) =>
+            {
                 Some(text)
             }
             _ => None,
@@ -174,6 +265,24 @@ impl KeyRules {
             _ if bytes.is_empty() => Err(KeyRefusal::Empty),
             _ => Err(KeyRefusal::NotAString),
         }
+    }
+}
+
+impl fmt::Display for KeyRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.syntax {
+            Syntax::Quoted => "quoted in a header",
+            Syntax::QuotedOrBare => "quoted or bare in a header",
+            Syntax::Verbatim => "the whole value of a header",
+        })?;
+        write!(f, "; at most {} characters", self.max_chars)?;
+        if let Some(form) = self.form {
+            write!(f, "; {}", form.name)?;
+        }
+        if self.ignores_case {
+            f.write_str("; in any case")?;
+        }
+        Ok(())
     }
 }
 
@@ -207,20 +316,23 @@ pub enum KeyRefusal {
     },
     /// [`KeyRules::accept`] does not accept it.
     NotAccepted,
+    /// Its place cannot be read: a body that is no JSON, an escape that is none.
+    Unreadable,
 }
 
 impl fmt::Display for KeyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text("Idempotency-Key header"))
+        let place = "Idempotency-Key header";
+        f.write_str(&self.text(&format!("an {place}"), &place))
     }
 }
 
 impl KeyRefusal {
-    /// The text of the refusal, with a name for the place in which the key is.
-    pub(super) fn text(&self, place: &str) -> String {
+    /// The text of the refusal, with what the request needs and a name for the place in which the key is.
+    pub(super) fn text(&self, needed: &str, place: &dyn fmt::Display) -> String {
         match self {
             Self::Missing => format!(
-                "this operation needs an {place}: send one that no other request has, such as a UUID, and the same one \
+                "this operation needs {needed}: send one that no other request has, such as a UUID, and the same one \
                  when you repeat the request"
             ),
             Self::Repeated => format!("the {place} came more than once: send one"),
@@ -235,6 +347,7 @@ impl KeyRefusal {
             Self::NotAccepted => {
                 format!("the {place} does not have the form that this API asks for")
             }
+            Self::Unreadable => format!("the {place} cannot be read"),
         }
     }
 }

@@ -11,18 +11,24 @@ use ::http::{Method, Request, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
+use super::domain::KeyDomain;
 use super::fingerprint::Fingerprinter;
+use super::headers::header_name;
 use super::key::KeyRules;
 use super::problem::Problem;
+use super::profile::{Profile, profile_setters};
 #[cfg(feature = "tonic")]
 use super::protocol::Protocol;
+use super::refusals::Refusals;
 use super::scope::CallerScope;
 use super::service::Idempotency;
 use super::settings::{HookFuture, LayerSettings, OnProblem};
+use super::source::KeySource;
 use super::status::StatusPolicy;
 use crate::call::context::Context;
 use crate::call::engine::{Engine, HasEngine};
 use crate::call::run_limit::{RunLimit, ScopeLimit};
+use crate::error::Error;
 use crate::outcome::reconciled::{IntoReconciled, Reconciled};
 use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
@@ -38,7 +44,7 @@ use crate::policy::{
 /// `idempotent-replayed: true`. The checks, in this order:
 ///
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
-/// 2. The key ([`KeyRules`]): missing or not valid, 400.
+/// 2. The key ([`KeySource`], [`KeyRules`]): missing or not valid, 400. One in the body is read after the body.
 /// 3. The scope: a request without an owner of its key, 403.
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
 ///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
@@ -46,6 +52,7 @@ use crate::policy::{
 /// 6. Of a request that is to be executed, the limits: [`max_running`](Self::max_running) and
 ///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
+/// The key is one of its caller, of one path, or of one method and path: [`key_domain`](Self::key_domain).
 /// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
 /// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`).
 /// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
@@ -214,29 +221,61 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Lets a request without a key pass, unprotected. Default: it is refused with 400.
+    /// Sets all that the rules of a partner fix; default [`Profile::default`].
     ///
-    /// A request with an invalid key is refused either way.
-    pub fn optional(self) -> Self {
-        self.set(|it| it.required = false)
+    /// It replaces what setters of the layer that [`Profile`] has too, and those of its calls ([`ttl`](Self::ttl),
+    /// [`on_running`](Self::on_running), …), have set before. Call those after it that are to differ.
+    ///
+    /// ```
+    /// use idem_runtime::http::{IdempotencyLayer, Profile};
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api")
+    ///     .profile(Profile::stripe_v1())
+    ///     .ttl(Duration::from_secs(48 * 60 * 60));
+    /// println!("{}", layer.as_profile());
+    /// ```
+    pub fn profile(self, profile: Profile) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).profile = profile)
     }
 
-    /// The rules for keys; default: one string of 1 to 255 characters, in quotation marks or without.
-    pub fn keys(self, keys: KeyRules) -> Self {
-        self.set(|it| it.keys = keys)
+    /// What the layer has set of a [`Profile`]: to print, or for another layer.
+    pub fn as_profile(&self) -> &Profile {
+        self.settings.profile()
     }
 
-    /// The methods that are protected; default `POST` and `PATCH`. Others pass, with or without a key.
-    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.set(|it| it.methods = methods.into_iter().collect())
+    /// The time for which a stored response is replayed at least.
+    ///
+    /// The shorter of [`ttl`](Self::ttl) and [`error_ttl`](Self::error_ttl), of the layer or of its engine, from the end
+    /// of the first request on. For the documentation that the draft demands (section 2.3), and for a configuration that
+    /// advertises it, with [`iso8601_duration`](super::iso8601_duration). A client that sends its last repeat at the end
+    /// of this time is late by the way that the request takes: advertise less.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) if a setting is out of its bounds, with which the
+    /// layer refuses every request.
+    ///
+    /// ```
+    /// use idem_runtime::http::{IdempotencyLayer, Profile, iso8601_duration};
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "catalog").profile(Profile::iceberg_rest());
+    /// let grace = Duration::from_secs(5 * 60);
+    /// assert_eq!(iso8601_duration(layer.lifetime()? - grace), "PT30M");
+    /// # Ok::<(), idem_runtime::Error>(())
+    /// ```
+    pub fn lifetime(&self) -> Result<Duration, Error> {
+        self.settings.lifetime()
     }
 
-    /// The policy of storing responses; default [`StatusPolicy::careful`].
-    pub fn status_policy(self, policy: StatusPolicy) -> Self {
-        self.set(|it| Arc::make_mut(&mut it.rules).status = policy)
-    }
+    profile_setters!(|it| Arc::make_mut(&mut Arc::make_mut(&mut it.settings).rules).profile);
 
-    settings!(policy_setters! { |it| Arc::make_mut(&mut it.settings).policy; });
+    settings!(
+        policy_setters! { |it| Arc::make_mut(&mut Arc::make_mut(&mut it.settings).rules).profile.policy; }
+    );
 
     /// The longest body of a request with a key; default 2 MiB.
     ///
@@ -388,13 +427,6 @@ impl IdempotencyLayer {
         self.set(|it| it.label = Some(Arc::new(label)))
     }
 
-    /// Rules by which two requests are equal.
-    ///
-    /// Default [`Fingerprinter::new`]: method, path, query and body, byte by byte.
-    pub fn fingerprint(self, fingerprinter: Fingerprinter) -> Self {
-        self.set(|it| it.fingerprinter = fingerprinter)
-    }
-
     /// The largest stored response, in bytes; default 4 MiB.
     ///
     /// It counts status, headers and body as they are laid out, before they are compressed and encrypted. The default
@@ -461,65 +493,12 @@ impl IdempotencyLayer {
         self.set(|it| it.reconcile = Some(Arc::new(hook)))
     }
 
-    /// Stores this response header as well.
-    ///
-    /// It is added to the [default list](Self#headers-that-are-stored), or to that of [`store_only`](Self::store_only).
-    ///
-    /// ```
-    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
-    ///
-    /// let engine = Engine::new(MemoryStore::new());
-    /// let layer = IdempotencyLayer::public(engine, "shop.api").store_header("x-order-id");
-    /// # drop(layer);
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If no header can have this name, or if it is one that is [never stored](Self#headers-that-are-stored).
-    pub fn store_header(self, name: impl AsRef<str>) -> Self {
-        self.set(|it| Arc::make_mut(&mut it.rules).headers.store(name.as_ref()))
-    }
-
-    /// Stores only these response headers.
-    ///
-    /// They replace the [default list](Self#headers-that-are-stored). Without `content-type` among them a replay has
-    /// none.
-    ///
-    /// # Panics
-    ///
-    /// As [`store_header`](Self::store_header).
-    pub fn store_only<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        self.set(|it| {
-            let rules = Arc::make_mut(&mut it.rules);
-            rules.headers.only();
-            for name in names {
-                rules.headers.store(name.as_ref());
-            }
-        })
-    }
-
-    /// Excludes response headers from the list.
-    ///
-    /// It does not matter which comes first, this or [`store_header`](Self::store_header).
-    ///
-    /// # Panics
-    ///
-    /// If no header can have one of these names.
-    pub fn never_store<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        self.set(|it| {
-            let rules = Arc::make_mut(&mut it.rules);
-            for name in names {
-                rules.headers.never(name.as_ref());
-            }
-        })
-    }
-
     /// Address of the documentation of refusals: see [`Problem::documented_at`].
     pub fn documented_at(self, uri: impl Into<String>) -> Self {
         self.set(|it| it.documented_at = Some(uri.into()))
     }
 
-    /// Converts a refusal into its response; default [`Problem::into_response`].
+    /// Converts a refusal into its response; default: in the wording of [`refusals`](Self::refusals).
     ///
     /// ```
     /// use http::Response;
@@ -575,13 +554,15 @@ impl IdempotencyLayer {
     pub(crate) fn over(
         self,
         protocol: impl Protocol + 'static,
+        key: KeySource,
         refuse: fn(Problem) -> Response<Bytes>,
         names: impl IntoIterator<Item = &'static str>,
     ) -> Self {
         self.set(|it| {
             let rules = Arc::make_mut(&mut it.rules);
-            rules.headers.all_or_own_and(names);
+            rules.profile.headers.all_or_own_and(names);
             rules.protocol = Some(Arc::new(protocol));
+            rules.profile.source = key;
             it.on_problem = Some(OnProblem::Plain(Arc::new(refuse)));
         })
     }

@@ -24,7 +24,7 @@
 //! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
 //!
-//! idem's own responses are a [`Problem`]: a document after RFC 9457.
+//! idem's own responses are a [`Problem`]: a document after RFC 9457, or in the wording of a partner's API ([`Refusals`]).
 //!
 //! # A request of unknown outcome
 //!
@@ -42,6 +42,7 @@
 #![cfg_attr(feature = "axum", doc = include_str!("../docs/axum.md"))]
 
 mod body;
+mod domain;
 mod exchange;
 #[cfg(feature = "axum")]
 mod extract;
@@ -49,9 +50,14 @@ mod fingerprint;
 mod headers;
 mod key;
 mod layer;
+mod lifetime;
 mod mark;
+mod payment;
+mod pointer;
 mod problem;
+mod profile;
 mod protocol;
+mod refusals;
 mod replayed;
 mod reply;
 mod request;
@@ -59,19 +65,25 @@ mod resolve;
 mod scope;
 mod service;
 mod settings;
+mod source;
 mod status;
+mod target;
 mod wire;
 
 pub use self::body::Buffered;
 #[cfg(feature = "tonic")]
 pub(crate) use self::body::Collected;
+pub use self::domain::KeyDomain;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
+pub use self::lifetime::iso8601_duration;
 pub use self::mark::{MarkReplays, MarkedReplays};
 pub use self::problem::Problem;
+pub use self::profile::Profile;
 #[cfg(feature = "tonic")]
 pub(crate) use self::protocol::{Counter, Messages, Protocol};
+pub use self::refusals::{Refusal, Refusals};
 pub use self::replayed::IDEMPOTENT_REPLAYED;
 pub use self::reply::Reply;
 pub use self::service::Idempotency;
@@ -79,4 +91,5 @@ pub use self::service::Idempotency;
 pub(crate) use self::service::{ServiceFuture, pass, protect, refuse};
 #[cfg(feature = "tonic")]
 pub(crate) use self::settings::LayerSettings;
+pub use self::source::KeySource;
 pub use self::status::{KeyVerdict, StatusPolicy};

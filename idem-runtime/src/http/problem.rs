@@ -109,6 +109,32 @@ const MEMBERS: &[&str] = &[
     "retryable",
 ];
 
+/// The codes of the problems of a layer over HTTP, as the table of [`Problem`] has them.
+pub(super) const CODES: [&str; 19] = [
+    "key-missing",
+    "key-invalid",
+    "caller-unknown",
+    "token-invalid",
+    "token-expired",
+    "request-running",
+    "request-repeated",
+    "body-unreadable",
+    "body-timeout",
+    "body-too-large",
+    "key-reused",
+    "quota-exceeded",
+    "outcome-unknown",
+    "attempts-exhausted",
+    "answer-lost",
+    "misconfigured",
+    "answer-unconfirmed",
+    "too-many-running",
+    "unavailable",
+];
+
+/// The type of the documents.
+pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
 /// The default page that describes the codes.
 const DOCUMENTATION: &str =
     "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
@@ -299,46 +325,93 @@ impl Problem {
     /// Converts the problem into a response.
     #[must_use]
     pub fn into_response(self) -> Response<String> {
+        let wording = self.wording();
+        let document = self.document(&wording);
+        self.respond(&wording, PROBLEM_JSON, document)
+    }
+
+    /// What a response says of it by default.
+    pub(super) fn wording(&self) -> Wording<'_> {
         let documented_at = self.documented_at.as_deref().unwrap_or(DOCUMENTATION);
-        let type_uri = format!("{documented_at}#{}", self.code);
-        let instance = self.instance.unwrap_or_else(random_urn);
-        let document = Document {
-            r#type: &type_uri,
-            title: self.title,
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            instance: &instance,
+        Wording {
+            status: self.status,
             code: self.code,
+            of_type: Cow::Owned(format!("{documented_at}#{}", self.code)),
+            message: &self.detail,
+            instance: match &self.instance {
+                Some(instance) => Cow::Borrowed(instance),
+                None => Cow::Owned(random_urn()),
+            },
+            retry_after: self.retry_after.map(whole_seconds),
+            documented_at: Some(documented_at),
+        }
+    }
+
+    /// Whether [`documented_at`](Self::documented_at) names the documentation.
+    pub(super) fn is_documented(&self) -> bool {
+        self.documented_at.is_some()
+    }
+
+    /// The problem document, in these words.
+    pub(super) fn document(&self, wording: &Wording<'_>) -> String {
+        let document = Document {
+            r#type: &wording.of_type,
+            title: self.title,
+            status: wording.status.as_u16(),
+            detail: wording.message,
+            instance: &wording.instance,
+            code: wording.code,
             retryable: self.is_retryable,
             members: &self.members,
         };
-        let body = serde_json::to_string(&document).unwrap_or_default();
+        serde_json::to_string(&document).unwrap_or_default()
+    }
+
+    /// The response that says it with this body.
+    pub(super) fn respond(
+        &self,
+        wording: &Wording<'_>,
+        content_type: HeaderValue,
+        body: String,
+    ) -> Response<String> {
         let mut response = Response::new(body);
-        *response.status_mut() = self.status;
+        *response.status_mut() = wording.status;
         if self.is_refusal {
             // An outer layer does not store it: the next request is checked again.
             response.extensions_mut().insert(KeyVerdict::Release);
         }
         let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
-        if let Some(retry_after) = self.retry_after {
-            // Rounded up, and never "at once": the answer does not exist before.
-            let seconds = retry_after
-                .as_millis()
-                .div_ceil(1_000)
-                .clamp(1, u128::from(u32::MAX));
-            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+        headers.insert(CONTENT_TYPE, content_type);
+        if let Some(seconds) = wording.retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        let link = format!("<{documented_at}>; rel=\"describedby\"; type=\"text/html\"");
-        if let Ok(link) = HeaderValue::try_from(link) {
-            headers.insert(LINK, link);
+        if let Some(documented_at) = wording.documented_at {
+            let link = format!("<{documented_at}>; rel=\"describedby\"; type=\"text/html\"");
+            if let Ok(link) = HeaderValue::try_from(link) {
+                headers.insert(LINK, link);
+            }
         }
         response
     }
+}
+
+/// What a response says of a problem.
+pub(super) struct Wording<'a> {
+    pub(super) status: StatusCode,
+    pub(super) code: &'a str,
+    pub(super) of_type: Cow<'a, str>,
+    pub(super) message: &'a str,
+    pub(super) instance: Cow<'a, str>,
+    /// In seconds.
+    pub(super) retry_after: Option<u32>,
+    /// The target of the `Link`.
+    pub(super) documented_at: Option<&'a str>,
+}
+
+/// The value of a `Retry-After`: rounded up, and never "at once", because the answer does not exist before.
+pub(super) fn whole_seconds(delay: Duration) -> u32 {
+    let seconds = delay.as_millis().div_ceil(1_000);
+    u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
 }
 
 // Without the values of members, which may be the client's key.

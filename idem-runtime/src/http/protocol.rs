@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ::http::{HeaderMap, HeaderName, StatusCode};
+use ::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 
 use super::body::Collected;
@@ -12,9 +12,6 @@ use super::status::KeyVerdict;
 
 /// A protocol whose messages are in frames, and whose status is in trailers.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
-    /// The header that has the key.
-    fn key_header(&self) -> &HeaderName;
-
     /// The time in which the client of a request expects its response.
     fn timeout(&self, request: &HeaderMap) -> Option<Duration>;
 

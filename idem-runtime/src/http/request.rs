@@ -1,9 +1,8 @@
-//! The content of a request: method, path, query and body.
+//! What a request is: its key, its owner, and its content: method, path, query and body.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use ::http::Uri;
 use ::http::header::CONTENT_LENGTH;
 use ::http::request::Parts;
 use http_body::Body;
@@ -13,10 +12,83 @@ use super::body::{BodyEnd, Buffered, read};
 use super::problem::Problem;
 use super::protocol::{Messages, Protocol};
 use super::settings::LayerSettings;
+use super::target::asked_for;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
-/// Reads the body of a request, and computes the digest of the request.
+/// What is known of a request with a key before its call.
+pub(super) struct Admitted {
+    pub(super) scope: Option<String>,
+    pub(super) asked: [u8; 32],
+}
+
+/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into memory, and computes
+/// the digest of the request. A key in the body is read after it.
+///
+/// `None`: the request has no key, and needs none.
+///
+/// # Errors
+///
+/// The problem of a request that is refused.
+///
+/// # Cancel safety
+///
+/// Nothing has happened.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
+pub(super) fn admit<B: Body>(
+    parts: &mut Parts,
+    body: &mut Buffered<B>,
+    settings: &LayerSettings,
+    due: Option<Duration>,
+) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
+    async move {
+        let is_in_body = settings.profile().source.is_in_body();
+        let mut scope = None;
+        if !is_in_body {
+            scope = match identify(parts, &[], settings) {
+                Identified::OfScope(scope) => scope,
+                Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
+            };
+        }
+        let asked = take(parts, body, settings, due).await?;
+        if is_in_body {
+            scope = match identify(parts, &body.bytes(), settings) {
+                Identified::OfScope(scope) => scope,
+                Identified::WithoutKey => return Ok(None),
+                Identified::Refused(problem) => return Err(problem),
+            };
+        }
+        Ok(Some(Admitted { scope, asked }))
+    }
+}
+
+enum Identified {
+    /// Its key is among the extensions of the request.
+    OfScope(Option<String>),
+    WithoutKey,
+    Refused(Problem),
+}
+
+/// Finds the key of a request and its owner.
+fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identified {
+    let key = match settings.key(parts, body) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Identified::WithoutKey,
+        Err(refusal) => return Identified::Refused(settings.of_key(&refusal)),
+    };
+    let scope = settings.scope.find(parts);
+    parts.extensions.insert(key);
+    match scope {
+        Ok(scope) => Identified::OfScope(scope),
+        Err(_) => Identified::Refused(Problem::caller_unknown()),
+    }
+}
+
+/// Reads the body of a request into memory, and computes the digest of the request.
 ///
 /// # Errors
 ///
@@ -27,64 +99,67 @@ use crate::policy::LONG;
 /// # Cancel safety
 ///
 /// Nothing has happened.
-pub(super) async fn take<B: Body>(
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
+fn take<B: Body>(
     parts: &Parts,
-    body: B,
+    body: &mut Buffered<B>,
     settings: &LayerSettings,
     due: Option<Duration>,
-) -> Result<(Buffered<B>, [u8; 32]), Problem> {
-    let (fingerprinter, max_bytes) = (&settings.fingerprinter, settings.max_body_bytes);
-    let announced = parts.headers.get(CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |it| it > max_bytes)) {
-        return Err(Problem::body_too_large(max_bytes));
-    }
-    let uri = asked_for(parts);
-    let mut hash = fingerprinter.begin(parts, uri);
-    let protocol = settings.rules.protocol.as_deref();
-    let mut counter = protocol.map(Protocol::counter);
-    let mut messages = Messages::None;
-    let show = |data: &[u8]| {
-        if let Some(hash) = &mut hash {
-            hash.update(data);
+) -> impl Future<Output = Result<[u8; 32], Problem>> {
+    async move {
+        let (fingerprinter, max_bytes) =
+            (&settings.profile().fingerprinter, settings.max_body_bytes);
+        let announced = parts.headers.get(CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|length| usize::try_from(length).map_or(true, |it| it > max_bytes))
+        {
+            return Err(Problem::body_too_large(max_bytes));
         }
-        if let Some(counter) = &mut counter {
-            messages = counter(data);
-        }
-        messages != Messages::More
-    };
-    let clock = settings.clock();
-    let now = clock.now();
-    let moment = now.saturating_add(settings.body_timeout.min(LONG));
-    let moment = due.map_or(moment, |due| due.min(moment));
-    let read = deadline(clock, moment, pin!(read(body, max_bytes, show))).await;
-    let Ok(read) = read else {
-        return Err(Problem::body_timeout(moment.saturating_sub(now)));
-    };
-    match read {
-        (read, BodyEnd::Whole) => {
-            if let Some(protocol) = protocol.filter(|_| messages != Messages::One) {
-                return Err(protocol.not_unary());
+        let uri = asked_for(parts);
+        let mut hash = fingerprinter.begin(parts, uri);
+        let protocol = settings.rules.protocol.as_deref();
+        let mut counter = protocol.map(Protocol::counter);
+        let mut messages = Messages::None;
+        let show = |data: &[u8]| {
+            if let Some(hash) = &mut hash {
+                hash.update(data);
             }
-            let asked = match hash {
-                Some(hash) => hash.finalize().into(),
-                None => fingerprinter.digest(parts, uri, &read.data),
-            };
-            Ok((Buffered::whole(read), asked))
+            if let Some(counter) = &mut counter {
+                messages = counter(data);
+            }
+            messages != Messages::More
+        };
+        let clock = settings.clock();
+        let now = clock.now();
+        let moment = now.saturating_add(settings.body_timeout.min(LONG));
+        let moment = due.map_or(moment, |due| due.min(moment));
+        let Some(unread) = body.unread() else {
+            return Err(Problem::body_unreadable());
+        };
+        let read = deadline(clock, moment, pin!(read(unread, max_bytes, show))).await;
+        let Ok(read) = read else {
+            return Err(Problem::body_timeout(moment.saturating_sub(now)));
+        };
+        match read {
+            (read, BodyEnd::Whole) => {
+                if let Some(protocol) = protocol.filter(|_| messages != Messages::One) {
+                    return Err(protocol.not_unary());
+                }
+                let asked = match hash {
+                    Some(hash) => hash.finalize().into(),
+                    None => fingerprinter.digest(parts, uri, &read.data),
+                };
+                *body = Buffered::whole(read);
+                Ok(asked)
+            }
+            (_, BodyEnd::More(_)) => Err(match protocol {
+                Some(protocol) if messages == Messages::More => protocol.not_unary(),
+                _ => Problem::body_too_large(max_bytes),
+            }),
+            (_, BodyEnd::Broken(_)) => Err(Problem::body_unreadable()),
         }
-        (_, BodyEnd::More(_)) => Err(match protocol {
-            Some(protocol) if messages == Messages::More => protocol.not_unary(),
-            _ => Problem::body_too_large(max_bytes),
-        }),
-        (_, BodyEnd::Broken(_)) => Err(Problem::body_unreadable()),
     }
-}
-
-/// The target as the client wrote it: a nested router of axum leaves only the end of the path.
-fn asked_for(parts: &Parts) -> &Uri {
-    #[cfg(feature = "axum")]
-    if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
-        return uri;
-    }
-    &parts.uri
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ::http::Response;
+use ::http::{Method, Response};
 use bytes::Bytes;
 
+use super::domain::KeyDomain;
 use super::exchange::{Rules, SCHEMA, is_final};
 use super::layer::IdempotencyLayer;
+use super::profile::Profile;
 use super::wire;
 use crate::call::entry;
 use crate::call::inspect::Entry;
@@ -21,14 +23,15 @@ impl IdempotencyLayer {
     /// For inspection, and to resolve an unknown outcome with [`Entry::resolve_response`].
     ///
     /// `scope` is the value that the layer's scope returns for a request of this caller, `None` for a
-    /// [public](Self::public) layer; `key` is the text of the header, without its quotation marks.
+    /// [public](Self::public) layer; `key` is the text of the header, without its quotation marks. Where a path is a part
+    /// of the key ([`key_domain`](Self::key_domain)), [`entry_at`](Self::entry_at) takes it.
     /// [`Engine::entry`](crate::Engine::entry) finds the same record by the digest that an event names, with the
     /// layer's name as operation.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidKey`] for a scope that no request of this layer has: `None` where the layer has scopes, one
-    /// where it has none, a blank one. Else as [`CallBuilder::entry`](crate::CallBuilder::entry).
+    /// where it has none, a blank one; or if the layer's domain has paths. Else as [`CallBuilder::entry`](crate::CallBuilder::entry).
     ///
     /// # Cancel safety
     ///
@@ -61,11 +64,41 @@ impl IdempotencyLayer {
     /// ```
     pub async fn entry(&self, scope: Option<&str>, key: &str) -> Result<Option<Entry>, Error> {
         let settings = self.settings();
+        if settings.profile().domain != KeyDomain::Caller {
+            let error = Error::new(ErrorKind::InvalidKey, settings.operation());
+            return Err(error.detail("a key of this layer is one of a path: `entry_at` takes it"));
+        }
+        self.entry_at(scope, &Method::POST, "/", key).await
+    }
+
+    /// Reads the record under a key with its method and path.
+    ///
+    /// In any [domain](Self::key_domain). The path is the one that the client wrote, without its query; what is no part of the domain does not count. Else
+    /// as [`entry`](Self::entry).
+    ///
+    /// # Errors
+    ///
+    /// As [`entry`](Self::entry).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry_at(
+        &self,
+        scope: Option<&str>,
+        method: &Method,
+        path: &str,
+        key: &str,
+    ) -> Result<Option<Entry>, Error> {
+        let settings = self.settings();
         let Ok(scope) = settings.scope.named(scope) else {
             let error = Error::new(ErrorKind::InvalidKey, settings.operation());
             return Err(error.detail("no request of this layer has this scope"));
         };
-        let entry = entry(settings.named(scope.as_deref(), key)).await?;
+        let Profile { keys, domain, .. } = settings.profile();
+        let key = keys.counted(key.to_owned());
+        let key = domain.key(method, path, &key);
+        let entry = entry(settings.named(scope.as_deref(), &key)).await?;
         Ok(entry.map(|mut entry| {
             entry.rules = Some(Arc::clone(&settings.rules) as _);
             entry

@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 
 use ::http::header::{CONNECTION, CONTENT_LENGTH, TRAILER};
 use ::http::request::Parts;
-use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Collected};
 use super::exchange::{Disposition, RequestEnd, ServiceEnd};
-use super::fingerprint::has_payment;
-use super::key::KeyRefusal;
+use super::key::IdempotencyKey;
+use super::payment::has_payment;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
-use super::request;
+use super::request::{Admitted, admit};
 use super::settings::LayerSettings;
 use super::status::KeyVerdict;
 use crate::call::context::context;
@@ -83,10 +83,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.inner.clone();
-        if self.settings.covers(request.method()) {
+        if self.settings.covers(request.method(), request.headers()) {
             Box::pin(protect(Arc::clone(&self.settings), inner, request))
         } else {
-            Box::pin(pass(inner, request))
+            Box::pin(pass(inner, request.map(Buffered::passing)))
         }
     }
 }
@@ -94,7 +94,7 @@ where
 /// Calls the inner service without any protection.
 pub(crate) async fn pass<S, B, R>(
     mut inner: S,
-    request: Request<B>,
+    request: Request<Buffered<B>>,
 ) -> Result<Response<Buffered<R>>, S::Error>
 where
     S: Service<Request<Buffered<B>>, Response = Response<R>>,
@@ -102,7 +102,7 @@ where
     R: Body,
 {
     poll_fn(|cx| inner.poll_ready(cx)).await?;
-    let response = inner.call(request.map(Buffered::passing)).await?;
+    let response = inner.call(request).await?;
     Ok(response.map(Buffered::passing))
 }
 
@@ -128,39 +128,29 @@ where
         settings,
         inner,
         parts,
-        body: Buffered::default(),
+        body: Buffered::passing(body),
     });
     async move {
         let settings = Arc::clone(&execution.settings);
-        let parts = &mut execution.parts;
+        let Execution { parts, body, .. } = &mut *execution;
         let due = settings.due(&parts.headers);
-        let key = match settings.key(&parts.headers) {
-            Ok(Some(key)) => key,
-            Ok(None) if settings.required => {
-                let problem = settings.of_key(&KeyRefusal::Missing);
-                return Ok(refuse(&settings, problem, Some(parts)));
-            }
+        let Admitted { scope, asked } = match admit(parts, body, &settings, due).await {
+            Ok(Some(admitted)) => admitted,
             Ok(None) => {
-                let Execution { inner, parts, .. } = *execution;
+                let Execution {
+                    inner, parts, body, ..
+                } = *execution;
                 // Boxed as the execution is, so that no request has room for the inner future.
                 return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
             }
-            Err(refusal) => {
-                return Ok(refuse(&settings, settings.of_key(&refusal), Some(parts)));
-            }
-        };
-        let Ok(scope) = settings.scope.find(parts) else {
-            parts.extensions.insert(key);
-            return Ok(refuse(&settings, Problem::caller_unknown(), Some(parts)));
-        };
-        let (body, asked) = match request::take(parts, body, &settings, due).await {
-            Ok(taken) => taken,
             Err(problem) => {
                 // The unread rest of the body blocks the next request of the connection.
                 let closes = problem.status() == StatusCode::REQUEST_TIMEOUT
                     && parts.version < Version::HTTP_2;
-                parts.extensions.insert(key);
                 let mut response = refuse(&settings, problem, Some(parts));
+                if parts.extensions.get::<IdempotencyKey>().is_some() {
+                    add(settings.echo(&parts.headers), &mut response);
+                }
                 if closes {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
@@ -168,18 +158,14 @@ where
                 return Ok(response);
             }
         };
-        let mut call = settings.call(scope.as_deref(), &key, &asked);
-        settings.limit_wait(&mut call, due);
-        parts.extensions.insert(key);
-        settings.label(&mut call, parts);
+        let echo = settings.echo(&parts.headers);
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
-        call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-        execution.body = body;
+        let call = settings.call(scope, asked, parts, head.as_ref(), due);
         let output = Output::new(Arc::clone(&settings.rules));
         let executed = async move { Box::pin(execution.run()).await };
         let RequestEnd { end, how } = run_in_task(call, output, executed).await;
-        Ok(match end {
+        let mut response = match end {
             ServiceEnd::Answered {
                 response,
                 disposition,
@@ -193,7 +179,18 @@ where
                 }
                 refuse(&settings, problem, head.as_deref())
             }
-        })
+        };
+        add(echo, &mut response);
+        Ok(response)
+    }
+}
+
+/// Adds the headers that echo a key, in place of those that the response has.
+fn add<B>(echo: Option<Box<HeaderMap>>, response: &mut Response<B>) {
+    let headers = response.headers_mut();
+    for (name, value) in echo.into_iter().flat_map(|echo| *echo) {
+        // Each has one value, and so a name. A response that is full of headers goes without.
+        let _ = name.map(|name| headers.try_insert(name, value));
     }
 }
 
@@ -219,7 +216,7 @@ fn answer<R: Body>(
     if is_replayed {
         // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
         if let Disposition::Nothing(_) = disposition {
-            let stored = &settings.rules.headers;
+            let stored = &settings.profile().headers;
             stored.retain(response.headers_mut());
             let trailers = |trailers: &mut _| stored.retain(trailers);
             response.body_mut().retain_trailers(trailers);
@@ -237,7 +234,7 @@ fn answer<R: Body>(
         Disposition::Nothing(_) => is_replayed,
     };
     if is_final {
-        settings.rules.status.advise_of_final(&mut response);
+        settings.profile().status.advise_of_final(&mut response);
     }
     response.extensions_mut().insert(how);
     response
@@ -250,7 +247,7 @@ struct Execution<S, B: Body> {
     settings: Arc<LayerSettings>,
     inner: S,
     parts: Parts,
-    /// Empty until the request's body is read.
+    /// In memory once the request is admitted.
     body: Buffered<B>,
 }
 

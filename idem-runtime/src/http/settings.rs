@@ -7,23 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{HeaderMap, Method, Request, Response};
+use ::http::{HeaderMap, HeaderValue, Method, Request, Response};
 use bytes::Bytes;
 
+use super::domain::DomainKey;
 use super::exchange::Rules;
-use super::fingerprint::Fingerprinter;
-use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
+use super::key::{IdempotencyKey, KeyRefusal};
+use super::lifetime::iso8601_duration;
 use super::problem::Problem;
+use super::profile::Profile;
 use super::scope::CallerScope;
 use super::status::KeyVerdict;
+use super::target::asked_for;
 use crate::call::Call;
 use crate::call::context::Context;
 use crate::call::engine::Engine;
 use crate::call::run_limit::{Gate, Quota, RunLimit, ScopeLimit};
 use crate::env::clock::Clock;
+use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::outcome::reconciled::Reconciled;
-use crate::policy::{EffectivePolicy, OnDuplicate, OnPanic, OnRunning, Policy};
+use crate::policy::{EffectivePolicy, OnPanic, OnRunning};
+use crate::record::FOREVER;
 
 /// The conversion of a problem into a response.
 #[derive(Clone)]
@@ -52,15 +57,10 @@ pub(crate) struct LayerSettings {
     engine: Engine,
     name: Cow<'static, str>,
     pub(super) scope: CallerScope,
-    pub(super) keys: KeyRules,
-    pub(super) required: bool,
-    pub(super) methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
     pub(super) max_body_bytes: usize,
     pub(super) body_timeout: Duration,
-    pub(super) fingerprinter: Fingerprinter,
     pub(super) reconcile: Option<Arc<RequestHook>>,
-    pub(super) policy: Policy,
     pub(super) max_running: Option<Arc<RunLimit>>,
     pub(super) max_running_per_scope: Option<Arc<ScopeLimit>>,
     pub(super) quota: Option<Arc<RequestQuota>>,
@@ -76,18 +76,10 @@ impl LayerSettings {
             engine,
             name,
             scope,
-            keys: KeyRules::default(),
-            required: true,
-            methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
             max_body_bytes: 2 << 20,
             body_timeout: Duration::from_secs(30),
-            fingerprinter: Fingerprinter::new(),
             reconcile: None,
-            // A released request may be corrected, whatever the engine counts.
-            policy: Policy::new()
-                .on_duplicate(OnDuplicate::Replay)
-                .count_errors(false),
             max_running: None,
             max_running_per_scope: None,
             quota: None,
@@ -97,9 +89,50 @@ impl LayerSettings {
         }
     }
 
-    /// Whether requests of this method are protected.
-    pub(super) fn covers(&self, method: &Method) -> bool {
-        self.methods.contains(method)
+    /// What the rules of a partner fix.
+    pub(super) fn profile(&self) -> &Profile {
+        &self.rules.profile
+    }
+
+    /// The time for which a stored response is replayed at least.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`], if a setting is out of its bounds.
+    pub(super) fn lifetime(&self) -> Result<Duration, Error> {
+        let policy = EffectivePolicy::of_call(self.profile().policy, &self.engine.core.defaults);
+        let policy = policy
+            .map_err(|why| Error::new(ErrorKind::InvalidPolicy, self.operation()).detail(why))?;
+        Ok(policy.ttl().min(policy.error_ttl()))
+    }
+
+    /// The headers that echo the key of a request; `None`: there are none.
+    pub(super) fn echo(&self, request: &HeaderMap) -> Option<Box<HeaderMap>> {
+        let profile = self.profile();
+        if !profile.echoes_key && profile.lifetime_header.is_none() {
+            return None;
+        }
+        let mut echo = Box::<HeaderMap>::default();
+        if profile.echoes_key
+            && let Some(name) = profile.source.header_of_key()
+            && let Some(key) = request.get(name)
+        {
+            echo.insert(name, key.clone());
+        }
+        if let Some(name) = &profile.lifetime_header
+            && let Ok(lifetime) = self.lifetime()
+            && lifetime < FOREVER
+            && let Ok(lifetime) = HeaderValue::try_from(iso8601_duration(lifetime))
+        {
+            echo.insert(name, lifetime);
+        }
+        Some(echo)
+    }
+
+    /// Whether requests of this method are protected, and a request with these headers can have a key.
+    pub(super) fn covers(&self, method: &Method, headers: &HeaderMap) -> bool {
+        let profile = self.profile();
+        profile.methods.contains(method) && profile.source.applies(headers)
     }
 
     /// The operation of every call of the layer.
@@ -107,23 +140,26 @@ impl LayerSettings {
         Operation::new(self.name.clone())
     }
 
-    /// Reads the key of a request.
-    pub(super) fn key(&self, request: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
-        match &self.rules.protocol {
-            None => self.keys.read(request),
-            Some(protocol) => self.keys.read_from(request, protocol.key_header()),
+    /// Reads the key of a request; `body` is empty unless the key is in it. `None`: it has none, and needs none.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyRefusal`], if it has no valid key.
+    pub(super) fn key(
+        &self,
+        request: &Parts,
+        body: &[u8],
+    ) -> Result<Option<IdempotencyKey>, KeyRefusal> {
+        let Profile { source, keys, .. } = self.profile();
+        match source.read(keys, request, body)? {
+            None if self.profile().required => Err(KeyRefusal::Missing),
+            key => Ok(key),
         }
     }
 
     /// The problem of a request without a valid key.
     pub(super) fn of_key(&self, refusal: &KeyRefusal) -> Problem {
-        match &self.rules.protocol {
-            None => Problem::of_key(refusal, refusal),
-            Some(protocol) => {
-                let place = format!("`{}` in its metadata", protocol.key_header());
-                Problem::of_key(refusal, refusal.text(&place))
-            }
-        }
+        Problem::of_key(refusal, self.profile().source.explain(refusal))
     }
 
     /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
@@ -136,7 +172,7 @@ impl LayerSettings {
     }
 
     /// Restricts the wait for a running call to the time until `due`.
-    pub(super) fn limit_wait(&self, call: &mut Call, due: Option<Duration>) {
+    fn limit_wait(&self, call: &mut Call, due: Option<Duration>) {
         // Of a policy that is not valid the call itself makes an error.
         let effective = |policy| EffectivePolicy::of_call(policy, &self.engine.core.defaults);
         if let Some(due) = due
@@ -152,21 +188,36 @@ impl LayerSettings {
         self.rules.max_bytes(&self.engine.core.format)
     }
 
-    /// The call of a request with this digest.
-    pub(super) fn call(&self, scope: Option<&str>, key: &IdempotencyKey, asked: &[u8; 32]) -> Call {
-        let mut call = self.named(scope, key.as_str());
-        call.request(asked);
-        call
-    }
-
-    pub(super) fn label(&self, call: &mut Call, request: &Parts) {
+    /// The call of a request of this scope and digest, whose key is among its extensions. `head` is its
+    /// [`head`](Self::head), and `due` the moment at which a refusal must leave.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "a future that lends them has room for them until its end"
+    )]
+    pub(super) fn call(
+        &self,
+        scope: Option<String>,
+        asked: [u8; 32],
+        request: &Parts,
+        head: Option<&Arc<Parts>>,
+        due: Option<Duration>,
+    ) -> Call {
+        let key = request.extensions.get::<IdempotencyKey>();
+        let key = key.map(IdempotencyKey::as_str).unwrap_or_default();
+        let path = asked_for(request).path();
+        let key = self.profile().domain.key(&request.method, path, key);
+        let mut call = self.named(scope.as_deref(), &key);
+        call.request(&asked);
+        self.limit_wait(&mut call, due);
         if let Some(label) = self.label.as_ref().and_then(|label| label(request)) {
             call.label(&label);
         }
+        call.gate(self.gate(scope.as_deref(), head));
+        call
     }
 
     /// The calls of all requests with this key.
-    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> Call {
+    pub(super) fn named(&self, scope: Option<&str>, key: &DomainKey<'_>) -> Call {
         let mut call = Call::new(self.operation());
         call.engine(self.engine.clone());
         if let Some(scope) = scope {
@@ -176,10 +227,10 @@ impl LayerSettings {
         if self.reconcile.is_some() {
             call.reconciles();
         }
-        call.policy = self.policy;
+        call.policy = self.profile().policy;
         call.policy
             .on_panic
-            .get_or_insert(match self.rules.status.without_response() {
+            .get_or_insert(match self.profile().status.without_response() {
                 KeyVerdict::Release => OnPanic::Release,
                 KeyVerdict::Store | KeyVerdict::Unknown => OnPanic::Unknown,
             });
@@ -193,7 +244,7 @@ impl LayerSettings {
     }
 
     /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
-    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
+    fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
         let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
         let quota = self.quota.as_ref().zip(head);
         if running.is_none() && in_scope.is_none() && quota.is_none() {
@@ -225,9 +276,9 @@ impl LayerSettings {
         let mut response = match (&self.on_problem, request) {
             (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
             (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => problem.into_response().map(Into::into),
+            _ => self.profile().refusals.response(&problem).map(Into::into),
         };
-        self.rules
+        self.profile()
             .status
             .advise(response.headers_mut(), is_retryable);
         // A layer around this one must not store the refusal, however it is worded.
@@ -241,13 +292,9 @@ impl LayerSettings {
 debug_fields!(LayerSettings {
     name,
     scope,
-    keys,
-    required,
-    methods,
     rules,
     max_body_bytes,
     body_timeout,
     max_running,
-    max_running_per_scope,
-    fingerprinter
+    max_running_per_scope
 });

@@ -34,7 +34,8 @@ pub enum KeyVerdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
     /// Nothing was done: the key is released, and the next request with it is executed. After a 4xx other than 408 it
-    /// may be a corrected one; after any other status another request with the key is a 422 `key-reused`. A handler
+    /// may be a corrected one, unless the policy is [`StatusPolicy::successes`]; after any other status another request
+    /// with the key is a 422 `key-reused`. A handler
     /// that requested a derived key or made an idempotent call binds the key to its request in any case.
     Release,
     /// It is unknown whether it was done. A repeat gets `outcome-unknown` until the outcome is resolved (see
@@ -72,6 +73,9 @@ pub enum KeyVerdict {
 /// handler has run. The client pays under another key. `on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Release)` is for a
 /// service that does nothing before the payment is settled.
 ///
+/// [`terminal`](Self::terminal) and [`successes`](Self::successes) store no server error, and no failure: partners
+/// demand it ([`Profile`](super::Profile)).
+///
 /// A redirect (307, 308) is stored: the request to its target is another one. So is a 303, which asks for a `GET`.
 ///
 /// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status,
@@ -105,6 +109,8 @@ pub struct StatusPolicy {
     own: Vec<(StatusCode, KeyVerdict)>,
     /// Whether responses carry the retry hint for SDKs.
     advises: bool,
+    /// Whether a key that a 4xx released accepts no other request.
+    binds: bool,
 }
 
 /// The 5xx of a server that did not try. Sorted, as all of these lists.
@@ -123,6 +129,25 @@ const STRIPE: &[u16] = &[
 /// The statuses that ask for the same request with something added, or sent in another way (RFC 9110, section 15.5;
 /// RFC 6585, sections 3 and 6; RFC 8470, section 5.2).
 const CHALLENGES: &[u16] = &[401, 407, 411, 417, 421, 425, 426, 428, 511];
+
+/// Challenges, a login that has lapsed, a limit, and every 5xx that is not ambiguous.
+const TERMINAL: &[u16] = &[
+    401, 407, 411, 417, 419, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
+];
+
+/// Every 4xx but 408, which is ambiguous, and every 5xx that is not.
+const FAILURES: &[u16] = &{
+    let (mut all, mut at, mut code) = ([0; 105], 0, 400);
+    while at < all.len() {
+        all[at] = match at {
+            ..99 => code,
+            _ => NOT_TRIED[at - 99],
+        };
+        code += if code == 407 { 2 } else { 1 };
+        at += 1;
+    }
+    all
+};
 
 /// A payment challenge in a body, x402 version 1.
 #[derive(Deserialize)]
@@ -168,6 +193,7 @@ impl StatusPolicy {
             ambiguous: KeyVerdict::Unknown,
             own: Vec::new(),
             advises: false,
+            binds: false,
         }
     }
 
@@ -199,6 +225,38 @@ impl StatusPolicy {
             released: STRIPE,
             ambiguous: KeyVerdict::Store,
             advises: true,
+            ..Self::careful()
+        }
+    }
+
+    /// Stores successes and final refusals, and no server error.
+    ///
+    /// Stored are 1xx, 2xx, 3xx and 4xx, except challenges (401, 428, a 402 with a challenge, …),
+    /// 419 and 429.
+    ///
+    /// A 5xx is never stored, nor is a 408, and a repeat is executed: [`ambiguous`](Self::ambiguous) outcomes release the
+    /// key as well, bound to its request. **An effect that happened before such a response happens twice**, unless it is
+    /// idempotent itself, or a transaction that was rolled back.
+    #[must_use]
+    pub fn terminal() -> Self {
+        Self {
+            released: TERMINAL,
+            ambiguous: KeyVerdict::Release,
+            ..Self::careful()
+        }
+    }
+
+    /// Stores successes alone; a repeat of a failure is executed.
+    ///
+    /// Stored are 1xx, 2xx and 3xx. A failure of any kind releases the key, bound to its request: a corrected request is a 422 `key-reused`. With the
+    /// risk and the retry hints of [`terminal`](Self::terminal) and [`stripe`](Self::stripe).
+    #[must_use]
+    pub fn successes() -> Self {
+        Self {
+            released: FAILURES,
+            ambiguous: KeyVerdict::Release,
+            advises: true,
+            binds: true,
             ..Self::careful()
         }
     }
@@ -250,6 +308,11 @@ impl StatusPolicy {
         }
     }
 
+    /// Whether a released key accepts its own request alone, after a 4xx too.
+    pub(super) fn binds(&self) -> bool {
+        self.binds
+    }
+
     /// Adds the retry hint for SDKs, if the policy has it; a value set by the handler stays.
     pub(super) fn advise(&self, headers: &mut HeaderMap, should_retry: bool) {
         if self.advises {
@@ -295,13 +358,21 @@ mod tests {
     #[test]
     fn a_policy_decides_by_its_lists_and_the_ambiguous_statuses() {
         let ambiguous = [vec![408], rest(500, NOT_TRIED)].concat();
-        let policies: [fn() -> _; 3] = [
+        let policies: [fn() -> _; 5] = [
             StatusPolicy::careful,
             StatusPolicy::draft,
             StatusPolicy::stripe,
+            StatusPolicy::terminal,
+            StatusPolicy::successes,
         ];
-        let by_default = [KeyVerdict::Unknown, KeyVerdict::Store, KeyVerdict::Store];
-        let lists = [CAREFUL, CHALLENGES, STRIPE];
+        let by_default = [
+            KeyVerdict::Unknown,
+            KeyVerdict::Store,
+            KeyVerdict::Store,
+            KeyVerdict::Release,
+            KeyVerdict::Release,
+        ];
+        let lists = [CAREFUL, CHALLENGES, STRIPE, TERMINAL, FAILURES];
         for ((policy, released), by_default) in policies.into_iter().zip(lists).zip(by_default) {
             let left = rest(100, released);
             let others = [KeyVerdict::Unknown, KeyVerdict::Release, KeyVerdict::Store];

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::routing::post;
 use idem_runtime::Engine;
-use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyRules, Problem};
+use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyRules, KeySource, Problem, Profile};
 use idem_runtime::store::memory::MemoryStore;
 
 use crate::client::{Answer, send};
@@ -51,7 +51,14 @@ plain    | /optional   | k-1, k-2 | key-invalid
 extended | /optional   | k-1      | key-invalid
 extended | /optional   | "k-123"  | key-invalid
 layered  | /required   | k-1      | key-invalid
-over     | /required   | k-1      | k-1"#;
+over     | /required   | k-1      | k-1
+drafted  | /required   | k-1      | key-invalid
+drafted  | /required   | "k-1"    | k-1
+queried  | /required?k=k%2D1 | none | k-1
+queried  | /required   | k-1      | key-missing
+queried  | /optional   | k-1      | none
+queried  | /optional?k | none     | key-invalid
+in body  | /optional   | k-1      | key-invalid"#;
 
 /// With the rules of an extension, or of a layer in front, which reads the key once.
 #[tokio::test]
@@ -63,6 +70,11 @@ async fn the_key_is_that_of_the_header_by_the_rules_of_the_service() {
     let extended = routes().layer(rules);
     let layered = routes().layer(layer().keys(short()));
     let over = routes().layer(Extension(short())).layer(layer());
+    let profiled = |profile: Profile| routes().layer(Extension(profile));
+    let from = |source| profiled(Profile::new("shop").key_source(source));
+    let drafted = profiled(Profile::draft());
+    let queried = from(KeySource::query("k"));
+    let in_body = from(KeySource::json("/k"));
     for row in ROWS.lines() {
         let [service, path, key, expected] =
             row.split(" | ").map(str::trim).collect::<Vec<_>>()[..]
@@ -73,6 +85,9 @@ async fn the_key_is_that_of_the_header_by_the_rules_of_the_service() {
             "plain" => &plain,
             "extended" => &extended,
             "layered" => &layered,
+            "drafted" => &drafted,
+            "queried" => &queried,
+            "in body" => &in_body,
             _ => &over,
         };
         let answer = ask(service, path, Some(key).filter(|key| *key != "none")).await;

@@ -86,3 +86,36 @@ async fn a_fingerprinter_decides_what_is_the_same_request() {
     ];
     fixture.walk(&shop, rows).await;
 }
+
+/// The rules for equal bodies of the Agentic Commerce Protocol, section 6.2.
+#[tokio::test]
+async fn documents_are_compared_by_their_values() {
+    let (fixture, shop) = numbered(|layer| layer.fingerprint(Fingerprinter::new().json_values()));
+    let of = |body: &'static str| {
+        let request = keyed("/orders").header("content-type", "application/json");
+        request.body(Body::from(body)).unwrap()
+    };
+    let rows = [
+        (
+            r#"{"cents":1.0,"item":["tea","rum"],"note":null}"#,
+            ran("1"),
+        ),
+        (
+            r#"{"note":null,"item":["tea","rum"],"cents":1}"#,
+            replayed("1"),
+        ),
+        (
+            r#"{ "cents" : 10e-1, "item":["tea","r\u0075m"],"note":null}"#,
+            replayed("1"),
+        ),
+        (r#"{"cents":1.0,"item":["tea","rum"]}"#, REUSED),
+        (r#"{"cents":1.0,"item":["rum","tea"],"note":null}"#, REUSED),
+        (r#"{"cents":"1","item":["tea","rum"],"note":null}"#, REUSED),
+        (
+            r#"{"cents":1.0000000000000000001,"item":["tea","rum"],"note":null}"#,
+            REUSED,
+        ),
+    ];
+    let rows = rows.map(|(body, seen)| (body, of(body), seen));
+    fixture.walk(&shop, rows).await;
+}

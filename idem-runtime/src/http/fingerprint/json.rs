@@ -2,51 +2,39 @@
 //!
 //! Only strings and the form of numbers are parsed by `serde_json`: its numbers are doubles and its objects lose a name that
 //! occurs twice, and two documents of different amounts must not be one. The output is the document without whitespace, each object
-//! sorted by name, each string with as few escapes as possible, numbers as they came, and a comma after each member and
-//! element. That is unambiguous: the output of two documents is equal only if they differ in nothing else.
+//! sorted by name, each string with as few escapes as possible, numbers as they came or by their value, and a comma after
+//! each member and element. That is unambiguous: the output of two documents is equal only if they differ in nothing else.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
+use crate::http::pointer::Pointer;
+
 /// The limit of `serde_json`.
 const DEEPEST: usize = 128;
 
-/// A pointer into a document (RFC 6901), other than to the whole of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pointer(Vec<String>);
-
-impl Pointer {
-    /// `None` for text that is no pointer, and for the whole document.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        let tokens = text.strip_prefix('/')?.split('/').map(|token| {
-            let mut rest = token.split('~');
-            let mut name = rest.next()?.to_owned();
-            for escaped in rest {
-                let (sign, rest) = match escaped.split_at_checked(1)? {
-                    ("0", rest) => ('~', rest),
-                    ("1", rest) => ('/', rest),
-                    _ => return None,
-                };
-                name.push(sign);
-                name.push_str(rest);
-            }
-            Some(name)
-        });
-        tokens.collect::<Option<_>>().map(Self)
-    }
+/// What counts of a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// Its text.
+    #[default]
+    AsWritten,
+    /// Its exact value.
+    ByValue,
 }
 
 /// The canonical form of a document, without the values at these pointers. `None` for input that is not one document
 /// that all parsers read alike.
-pub(super) fn canonical(body: &[u8], without: &[Pointer]) -> Option<Vec<u8>> {
+pub(super) fn canonical(body: &[u8], without: &[Pointer], numbers: Numbers) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let mut reader = JsonReader {
         text,
+        numbers,
         at: 0,
         out: Vec::with_capacity(body.len()),
     };
-    let without: Vec<&[String]> = without.iter().map(|pointer| &*pointer.0).collect();
+    let without: Vec<&[String]> = without.iter().map(Pointer::names).collect();
     reader.value(&without, DEEPEST)?;
     reader.blanks();
     (reader.at == text.len()).then_some(reader.out)
@@ -70,6 +58,7 @@ fn within<'p>(places: &Places<'p>, name: &str) -> Option<Vec<&'p [String]>> {
 
 struct JsonReader<'a> {
     text: &'a str,
+    numbers: Numbers,
     at: usize,
     out: Vec<u8>,
 }
@@ -111,13 +100,18 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Writes a number, or one of the three words, as it came.
+    /// Writes a number, or one of the three words.
     fn scalar(&mut self) -> Option<()> {
         let rest = &self.text[self.at..];
         let end = rest.find([',', ']', '}', ' ', '\t', '\n', '\r']);
         let scalar = &rest[..end.unwrap_or(rest.len())];
         serde_json::from_str::<IgnoredAny>(scalar).ok()?;
-        self.out.extend_from_slice(scalar.as_bytes());
+        let is_number = scalar.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        if is_number && self.numbers == Numbers::ByValue {
+            write_value(scalar, &mut self.out);
+        } else {
+            self.out.extend_from_slice(scalar.as_bytes());
+        }
         self.at += scalar.len();
         Some(())
     }
@@ -243,6 +237,38 @@ impl<'a> JsonReader<'a> {
 impl WrittenMember {
     fn counts(&self) -> bool {
         self.end > self.name_end
+    }
+}
+
+/// Writes a number of JSON by its exact value: its digits without zeros at either end, and a power of ten.
+///
+/// What is written is a number of JSON of the same value, so that two numbers of different values never are the same
+/// bytes. A power of ten beyond an `i64` stays as it came, and then two notations of one value are two.
+fn write_value(number: &str, out: &mut Vec<u8>) {
+    let (sign, magnitude) = match number.strip_prefix('-') {
+        Some(magnitude) => ("-", magnitude),
+        None => ("", number),
+    };
+    let (decimal, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let digits = [whole, fraction].concat();
+    let digits = digits.trim_start_matches('0');
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
+        out.push(b'0');
+        return;
+    }
+    let Ok(exponent) = exponent.parse::<i64>() else {
+        out.extend_from_slice(number.as_bytes());
+        return;
+    };
+    // No length overflows it.
+    let exponent =
+        i128::from(exponent) - fraction.len() as i128 + (digits.len() - significant.len()) as i128;
+    out.extend_from_slice(sign.as_bytes());
+    out.extend_from_slice(significant.as_bytes());
+    if exponent != 0 {
+        out.extend_from_slice(format!("e{exponent}").as_bytes());
     }
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::identity::canonical::vectors::hex;
+use crate::identity::key::encode;
 
 fn request(of_type: &str) -> Parts {
     let request = Request::post("/orders?a=1").header("content-type", of_type);
@@ -42,6 +43,12 @@ fn the_fingerprint_of_each_rule_is_frozen() {
             "2dd50ea1e79610290a9d844aa2041eabfdf2399748e6ed2832d8722a92c1b71b",
         ),
         (
+            &plain.clone().json_values(),
+            JSON,
+            json,
+            "edd5e89b81c12174d25b721099f799337008012c96b71aa1e764a37a8784b706",
+        ),
+        (
             &plain.clone().multipart(),
             FORM,
             form,
@@ -63,6 +70,79 @@ fn the_fingerprint_of_each_rule_is_frozen() {
         let digest = digest(rules, &request(of_type), body.as_bytes());
         assert_eq!(hex(&digest), frozen, "{of_type} {body}");
     }
+}
+
+/// A payment of x402, version 2, of this document.
+fn paid(document: &str) -> Parts {
+    let mut text = vec![0; (document.len() * 8).div_ceil(6)];
+    encode(document.as_bytes(), &mut text);
+    let mut request = request("text/plain");
+    let line = HeaderValue::from_bytes(&text).unwrap();
+    request.headers.insert(&PAYMENT[0], line);
+    request
+}
+
+const PAYMENT_OF_TEN: &str = r#"{"x402Version":2,"resource":{"url":"https://a/b","description":"B"},"accepted":{"scheme":"exact","amount":"10","extra":{"a":1}},"payload":{"s":1},"extensions":{}}"#;
+
+/// Computed by another program, as the vectors above.
+#[test]
+fn the_fingerprint_of_the_terms_of_a_payment_is_frozen() {
+    let rules = Fingerprinter::new().payment_terms();
+    let digest = digest(&rules, &paid(PAYMENT_OF_TEN), b"tea");
+    assert_eq!(
+        hex(&digest),
+        "0e4b204735e4656f0877f52eca72ff26cfb6eee89b048da2cc4c4486b7baa940"
+    );
+}
+
+#[test]
+fn of_a_payment_its_terms_count_and_nothing_that_a_client_signs_anew() {
+    let terms = Fingerprinter::new().payment_terms();
+    let of = |rules: &Fingerprinter, document: &str| digest(rules, &paid(document), b"tea");
+    let first = of(&terms, PAYMENT_OF_TEN);
+    for (from, to, is_same) in [
+        (r#"{"s":1}"#, r#"{"s":2}"#, true),
+        (r#""payload":{"s":1},"#, "", true),
+        (r#""extensions":{}"#, r#""extensions":{"b":1}"#, true),
+        (r#""extra":{"a":1}"#, r#""extra":{"a":2}"#, true),
+        (r#""description":"B""#, r#""description":"C""#, true),
+        (
+            r#""amount":"10","#,
+            r#" "amount" : "10" , "maxTimeoutSeconds":7,"#,
+            true,
+        ),
+        (r#""10""#, r#""11""#, false),
+        (r#""10""#, "10", false),
+        (r#""exact""#, r#""upto""#, false),
+        ("https://a/b", "https://a/c", false),
+        (r#""scheme""#, r#""payTo":"0x7","scheme""#, false),
+        (r#""x402Version":2"#, r#""x402Version":3"#, false),
+    ] {
+        assert!(PAYMENT_OF_TEN.contains(from), "{from}");
+        let other = of(&terms, &PAYMENT_OF_TEN.replacen(from, to, 1));
+        assert_eq!(other == first, is_same, "{from} {to}");
+    }
+    // Every byte counts of a header that is named, and of what is no document.
+    let again = PAYMENT_OF_TEN.replace(r#"{"s":1}"#, r#"{"s":2}"#);
+    let whole = terms.clone().header("payment-signature");
+    for (rules, one, other) in [
+        (&Fingerprinter::new(), PAYMENT_OF_TEN, &*again),
+        (&whole, PAYMENT_OF_TEN, &*again),
+        (&terms, "{", "{{"),
+    ] {
+        assert_ne!(of(rules, one), of(rules, other), "{other}");
+    }
+    let mut version_1 = request("text/plain");
+    let plain = digest(&terms, &version_1, b"tea");
+    version_1
+        .headers
+        .insert(&PAYMENT[1], HeaderValue::from_static("e30="));
+    assert_ne!(digest(&terms, &version_1, b"tea"), plain);
+    // Of a request without a payment there is nothing more to count.
+    assert_eq!(
+        digest(&Fingerprinter::new(), &request("text/plain"), b"tea"),
+        plain
+    );
 }
 
 #[test]
@@ -111,11 +191,13 @@ fn rules_are_apart() {
     let body = b"{\"a\":1,}";
     let own = Fingerprinter::new().of(|_, body| Some(body.to_vec()));
     let json = Fingerprinter::new().json();
+    let values = Fingerprinter::new().json_values();
     let header = Fingerprinter::new().header("x-a");
     let all = [
         digest(&Fingerprinter::new(), &request(JSON), body),
         digest(&own, &request(JSON), body),
         digest(&json, &request(JSON), b"{\"a\":1}"),
+        digest(&values, &request(JSON), b"{\"a\":1}"),
         digest(&header, &request(JSON), body),
     ];
     for (at, one) in all.iter().enumerate() {
@@ -124,6 +206,27 @@ fn rules_are_apart() {
     let merge = digest(&json, &request("application/merge-patch+json"), b"[]");
     let patch = digest(&json, &request("application/json-patch+json"), b"[]");
     assert_ne!(merge, patch);
+}
+
+#[test]
+fn numbers_by_value_are_an_addition_to_the_other_rules_of_documents() {
+    let sent = Fingerprinter::new();
+    let one = digest(&sent.clone().json().json_values(), &request(JSON), b"[1.0]");
+    for rules in [
+        sent.clone().json_values(),
+        sent.clone().json_values().json(),
+    ] {
+        assert_eq!(digest(&rules, &request(JSON), b"[ 10e-1 ]"), one);
+        assert_ne!(digest(&rules, &request(JSON), b"[1.1]"), one);
+    }
+    let bare = digest(&sent.clone().json_values(), &request(JSON), b"{\"a\":1}");
+    for rules in [
+        sent.clone().json_without(["/at"]).json_values(),
+        sent.json_values().json_without(["/at"]),
+    ] {
+        let document = b"{\"at\":7,\"a\":1.0}";
+        assert_eq!(digest(&rules, &request(JSON), document), bare);
+    }
 }
 
 #[test]

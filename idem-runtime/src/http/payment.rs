@@ -1,0 +1,58 @@
+//! The payment of a request: x402.
+
+use ::http::{HeaderMap, HeaderName};
+
+use super::key::KeyRefusal;
+use crate::identity::key::decode;
+
+/// The headers of a payment, x402 versions 2 and 1.
+pub(super) static PAYMENT: [HeaderName; 2] = [
+    HeaderName::from_static("payment-signature"),
+    HeaderName::from_static("x-payment"),
+];
+
+/// Whether a request has a payment.
+pub(super) fn has_payment(headers: &HeaderMap) -> bool {
+    PAYMENT.iter().any(|name| headers.contains_key(name))
+}
+
+/// Whether a request has a payment of version 2.
+pub(super) fn has_signature(headers: &HeaderMap) -> bool {
+    headers.contains_key(&PAYMENT[0])
+}
+
+/// The JSON document of a payment of version 2.
+///
+/// # Errors
+///
+/// [`KeyRefusal::Repeated`] for two of them, [`KeyRefusal::Unreadable`] for one that is no base64.
+pub(super) fn document(headers: &HeaderMap) -> Result<Option<Vec<u8>>, KeyRefusal> {
+    let mut lines = headers.get_all(&PAYMENT[0]).iter();
+    let Some(line) = lines.next() else {
+        return Ok(None);
+    };
+    if lines.next().is_some() {
+        return Err(KeyRefusal::Repeated);
+    }
+    let document = base64(line.as_bytes().trim_ascii());
+    document.map(Some).ok_or(KeyRefusal::Unreadable)
+}
+
+/// Reads bytes from base64 of either alphabet, with padding or without.
+pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    let mut text = text[..text.len() - padding].to_vec();
+    if padding > 2 || text.len() % 4 == 1 {
+        return None;
+    }
+    for byte in &mut text {
+        *byte = match *byte {
+            b'+' => b'-',
+            b'/' => b'_',
+            other => other,
+        };
+    }
+    let mut bytes = vec![0; text.len() * 3 / 4];
+    decode(&text, &mut bytes)?;
+    Some(bytes)
+}

@@ -1,0 +1,377 @@
+//! Refusals in the words of a partner: see [`Refusals`].
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use http::StatusCode;
+use idem_runtime::http::{IdempotencyLayer, KeyVerdict, Refusal, Refusals, StatusPolicy};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Engine, OnDuplicate, OnRunning};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
+use serde_json::{Value, json};
+
+use crate::client::{
+    Answer, Fixture, bare, data, frames, gated, numbered, of_tenant, order, patiently, ran, send,
+    spawn, with_key,
+};
+
+/// In every key, body, address and response of these tests.
+const SECRET: &str = "s3cret";
+
+fn tea() -> Request {
+    keyed(SECRET, "s3cret tea")
+}
+
+fn keyed(key: &str, body: impl Into<Body>) -> Request {
+    let mut request = with_key(format!("\"{key}\""), body);
+    *request.uri_mut() = "/orders?token=s3cret".parse().unwrap();
+    request
+}
+
+fn shop(fixture: &Fixture, layer: IdempotencyLayer) -> Router {
+    fixture.orders(layer, |run| format!("{run} s3cret"))
+}
+
+/// The refusals that a client can get of a layer with these settings, each with the code of its problem.
+async fn refused(
+    set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
+) -> Vec<(&'static str, Answer)> {
+    let new = |own: fn(IdempotencyLayer) -> IdempotencyLayer| {
+        let fixture = Fixture::new();
+        let layer = own(set(fixture.layer()));
+        (shop(&fixture, layer), fixture)
+    };
+    let mut refused = Vec::new();
+
+    let (limited, _) = new(|layer| layer.max_body_bytes(10));
+    refused.push(("key-missing", send(&limited, bare("")).await));
+    refused.push((
+        "key-invalid",
+        send(&limited, with_key("s3cret, b", "")).await,
+    ));
+    let long = keyed(SECRET, "s3cret and too long");
+    refused.push(("body-too-large", send(&limited, long).await));
+    let (source, broken) = frames();
+    source.send(data(SECRET)).unwrap();
+    source
+        .send(Err(io::ErrorKind::ConnectionReset.into()))
+        .unwrap();
+    let broken = send(&limited, keyed(SECRET, broken)).await;
+    refused.push(("body-unreadable", broken));
+
+    let (slow, fixture) = new(|layer| layer.body_timeout(Duration::from_secs(3)));
+    let (_source, never) = frames();
+    let client = spawn(&slow, keyed(SECRET, never));
+    let waits = fixture.clock.sleeper_within(Duration::from_secs(3));
+    patiently("the body is waited for", waits).await;
+    fixture.clock.advance(Duration::from_secs(3));
+    let late = patiently("it is given up", client).await.unwrap();
+    refused.push(("body-timeout", late));
+
+    let fixture = Fixture::new();
+    let scoped = shop(&fixture, set(fixture.scoped()));
+    refused.push(("caller-unknown", send(&scoped, tea()).await));
+
+    let (reusing, _) = new(|layer| layer);
+    send(&reusing, tea()).await;
+    let rum = keyed(SECRET, "s3cret rum");
+    refused.push(("key-reused", send(&reusing, rum).await));
+
+    let fixture = Fixture::new();
+    let layer = set(fixture.layer().on_running(OnRunning::Reject).max_running(1));
+    let (gate, running) = gated(&fixture, layer);
+    let first = spawn(&running, tea());
+    gate.runs().await;
+    refused.push(("request-running", send(&running, tea()).await));
+    let other = keyed("s3cret too", "");
+    refused.push(("too-many-running", send(&running, other).await));
+    gate.go_on.notify_one();
+    patiently("the first response", first).await.unwrap();
+
+    let repeats: [(_, fn(IdempotencyLayer) -> IdempotencyLayer); 2] = [
+        ("request-repeated", |layer| {
+            layer
+                .on_duplicate(OnDuplicate::Reject)
+                .ttl(Duration::from_mins(1))
+        }),
+        ("answer-lost", |layer| layer.max_response_bytes(1)),
+    ];
+    for (code, own) in repeats {
+        let (shop, _) = new(own);
+        send(&shop, tea()).await;
+        refused.push((code, send(&shop, tea()).await));
+    }
+    let (exceeding, _) = new(|layer| layer.quota(|_, _| Err(Duration::from_millis(6_001))));
+    refused.push(("quota-exceeded", send(&exceeding, tea()).await));
+
+    let fixture = Fixture::new();
+    let unknown = fixture.orders(set(fixture.layer()), |_| {
+        let mut response = axum::response::Response::new(Body::from(SECRET));
+        response.extensions_mut().insert(KeyVerdict::Unknown);
+        response
+    });
+    send(&unknown, tea()).await;
+    refused.push(("outcome-unknown", send(&unknown, tea()).await));
+
+    let store = Faulty::new(MemoryStore::new());
+    store.fail(StoreOperation::Claim, [Fault::Refused]);
+    let layer = IdempotencyLayer::public(Engine::new(store), "shop.api");
+    let down = shop(&Fixture::new(), set(layer));
+    refused.push(("unavailable", send(&down, tea()).await));
+
+    let fixture = Fixture::new();
+    let twice = shop(&fixture, set(fixture.layer())).layer(fixture.layer());
+    refused.push(("misconfigured", send(&twice, tea()).await));
+    refused
+}
+
+fn presets() -> [Refusals; 4] {
+    [
+        Refusals::stripe(),
+        Refusals::acp(),
+        Refusals::ucp(),
+        Refusals::iceberg(),
+    ]
+}
+
+#[tokio::test]
+async fn every_refusal_of_a_layer_has_its_words_and_nothing_of_the_request() {
+    let with_hint = |layer: IdempotencyLayer| layer.status_policy(StatusPolicy::stripe());
+    let problems = refused(with_hint).await;
+    let codes: Vec<_> = problems.iter().map(|(code, _)| *code).collect();
+    let made: Vec<_> = problems
+        .iter()
+        .map(|(_, problem)| problem.problem().1)
+        .collect();
+    assert_eq!(made, codes);
+    for refusals in presets() {
+        let worded = refused(|layer| with_hint(layer).refusals(refusals.clone())).await;
+        for ((code, answer), (_, problem)) in worded.iter().zip(&problems) {
+            let row = format!("{code} of {refusals}");
+            assert_eq!(
+                answer.header("content-type"),
+                Some("application/json"),
+                "{row}"
+            );
+            for kept in ["retry-after", "connection", "stripe-should-retry"] {
+                assert_eq!(answer.header(kept), problem.header(kept), "{kept} of {row}");
+            }
+            assert_eq!(answer.header("link"), None, "{row}");
+            let detail = problem.json()["detail"].to_string();
+            let body = answer.json().to_string();
+            assert!(body.contains(&detail), "{row}: {body}");
+            assert!(!answer.is_replayed(), "{row}");
+            let sent = format!("{:?} {body}", answer.headers);
+            assert!(!sent.contains(SECRET), "{row}: {sent}");
+        }
+    }
+}
+
+/// The bodies that the sources of the presets show, but for the human-readable text.
+#[tokio::test]
+async fn a_partner_gets_the_bodies_that_it_specifies() {
+    let stripe = |of_type: &str, code: &str| json!({ "error": { "type": of_type, "code": code, "message": "" } });
+    let acp = |code: &str| json!({ "type": "invalid_request", "code": code, "message": "" });
+    let iceberg = |of_type: &str, status: u16| json!({ "error": { "message": "", "type": of_type, "code": status } });
+    let mismatch = json!({ "error": { "type": "idempotency_error", "message": "" } });
+    let in_use = stripe("invalid_request_error", "idempotency_key_in_use");
+    let rate_limit = stripe("invalid_request_error", "rate_limit");
+    let [stripe, acp_words, ucp, iceberg_words] = presets();
+    let unavailable = iceberg("ServiceUnavailableException", 503);
+    for (refusals, rows) in [
+        (
+            stripe,
+            vec![
+                ("key-reused", 400, mismatch, None),
+                ("request-running", 409, in_use, Some("2")),
+                ("quota-exceeded", 429, rate_limit, Some("7")),
+            ],
+        ),
+        (
+            acp_words,
+            vec![
+                ("key-missing", 400, acp("idempotency_key_required"), None),
+                ("key-reused", 422, acp("idempotency_conflict"), None),
+                (
+                    "request-running",
+                    409,
+                    acp("idempotency_in_flight"),
+                    Some("2"),
+                ),
+            ],
+        ),
+        (
+            ucp,
+            vec![(
+                "key-reused",
+                409,
+                json!({ "code": "key_reused", "content": "" }),
+                None,
+            )],
+        ),
+        (
+            iceberg_words,
+            vec![
+                (
+                    "key-invalid",
+                    400,
+                    iceberg("BadRequestException", 400),
+                    None,
+                ),
+                (
+                    "key-reused",
+                    422,
+                    iceberg("UnprocessableEntityException", 422),
+                    None,
+                ),
+                ("request-running", 503, unavailable.clone(), Some("2")),
+                (
+                    "request-repeated",
+                    500,
+                    iceberg("CommitStateUnknownException", 500),
+                    Some("60"),
+                ),
+                (
+                    "outcome-unknown",
+                    500,
+                    iceberg("CommitStateUnknownException", 500),
+                    None,
+                ),
+                ("unavailable", 503, unavailable, Some("1")),
+            ],
+        ),
+    ] {
+        let refused = refused(|layer| layer.refusals(refusals.clone())).await;
+        for (code, status, body, retry_after) in rows {
+            let (_, answer) = refused.iter().find(|(of, _)| *of == code).unwrap();
+            assert_eq!(answer.status, status, "{code} of {refusals}");
+            assert_eq!(without_text(answer.json()), body, "{code} of {refusals}");
+            assert_eq!(
+                answer.header("retry-after"),
+                retry_after,
+                "{code} of {refusals}"
+            );
+        }
+    }
+}
+
+/// The body with empty texts in place of those for humans, which are there.
+fn without_text(mut body: Value) -> Value {
+    let texts = ["/message", "/content", "/error/message"];
+    let mut found = 0;
+    for text in texts {
+        if let Some(text) = body.pointer_mut(text) {
+            assert!(text.as_str().unwrap().len() > 10, "{text}");
+            *text = "".into();
+            found += 1;
+        }
+    }
+    assert_eq!(found, 1, "{body}");
+    body
+}
+
+#[tokio::test]
+async fn a_row_changes_the_refusals_of_one_code() {
+    let row = Refusal::new(StatusCode::SERVICE_UNAVAILABLE)
+        .message("Later.")
+        .retry_after(Duration::from_secs(9))
+        .header("x-reason", "late");
+    let refusals = Refusals::problems()
+        .on("body-timeout", row.clone())
+        .on("key-missing", row);
+    let plain = refused(|layer| layer).await;
+    let worded = refused(|layer| layer.refusals(refusals.clone())).await;
+    for ((code, answer), (_, problem)) in worded.iter().zip(&plain) {
+        let mut expected = problem.json();
+        // Random.
+        expected["instance"] = answer.json()["instance"].clone();
+        if ["body-timeout", "key-missing"].contains(code) {
+            expected["status"] = 503.into();
+            expected["detail"] = "Later.".into();
+            assert_eq!(answer.header("retry-after"), Some("9"));
+            assert_eq!(answer.header("x-reason"), Some("late"));
+        } else {
+            assert_eq!(answer.headers, problem.headers, "{code}");
+        }
+        assert_eq!(answer.json(), expected, "{code}");
+        assert_eq!(answer.status.as_u16(), expected["status"], "{code}");
+        assert_eq!(
+            answer.header("connection"),
+            problem.header("connection"),
+            "{code}"
+        );
+        assert_eq!(answer.header("link"), problem.header("link"), "{code}");
+    }
+}
+
+/// Whichever is set first.
+#[tokio::test]
+async fn a_closure_takes_precedence_and_gets_the_problem() {
+    let say = |problem: idem_runtime::http::Problem| {
+        let mut response = http::Response::new(format!("{} {}", problem.code(), problem.status()));
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    };
+    let words = || Refusals::acp().on("key-missing", Refusal::new(StatusCode::CONFLICT).code("b"));
+    let layers: [&dyn Fn(IdempotencyLayer) -> IdempotencyLayer; 3] = [
+        &|layer| layer.refusals(words()).on_problem(say),
+        &|layer| layer.on_problem(say).refusals(words()),
+        &|layer| {
+            layer
+                .on_problem_with(move |problem, _| say(problem))
+                .refusals(words())
+        },
+    ];
+    for layer in layers {
+        let (_, shop) = numbered(layer);
+        let refused = send(&shop, bare("")).await;
+        assert_eq!(refused.said(), (418, "key-missing 400 Bad Request"));
+    }
+}
+
+/// A layer around a layer stores every response, and no refusal of the inner one, whatever its status is now.
+#[tokio::test]
+async fn an_outer_layer_does_not_store_a_refusal_in_other_words() {
+    let fixture = Fixture::new();
+    let refusals = Refusals::json(json!("{code}"))
+        .on("caller-unknown", Refusal::new(StatusCode::CONFLICT))
+        .on(
+            "body-too-large",
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR),
+        );
+    let inner = fixture.scoped().max_body_bytes(3).refusals(refusals);
+    let outer = IdempotencyLayer::public(&fixture.engine, "gateway");
+    let outer = outer.status_policy(StatusPolicy::draft());
+    let shop = fixture.orders(inner, |run| run.to_string()).layer(outer);
+    let long = || of_tenant("acme", with_key("\"long\"", "four"));
+    for (request, status, code) in [
+        (order(""), 409, "\"caller-unknown\""),
+        (order(""), 409, "\"caller-unknown\""),
+        (long(), 500, "\"body-too-large\""),
+        (long(), 500, "\"body-too-large\""),
+    ] {
+        let refused = send(&shop, request).await;
+        assert_eq!(refused.said(), (status, code));
+        assert!(!refused.is_replayed());
+    }
+    let known = ("known", of_tenant("acme", order("")), ran("1"));
+    fixture.walk(&shop, [known]).await;
+}
+
+/// The `Link` and the `type` lead to the service's own page, which describes its own words.
+#[tokio::test]
+async fn a_template_links_to_the_documentation_of_the_service() {
+    let (_, shop) = numbered(|layer| {
+        let layer = layer.documented_at("https://api.example.com/errors");
+        layer.refusals(Refusals::json(json!(["{type}", "{instance}"])))
+    });
+    let refused = send(&shop, bare("")).await;
+    let link = "<https://api.example.com/errors>; rel=\"describedby\"; type=\"text/html\"";
+    assert_eq!(refused.header("link"), Some(link));
+    let body = refused.json();
+    assert_eq!(body[0], "https://api.example.com/errors#key-missing");
+    assert!(body[1].as_str().unwrap().starts_with("urn:uuid:"), "{body}");
+}
