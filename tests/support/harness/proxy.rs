@@ -50,10 +50,10 @@ struct Shared {
 struct State {
     links: HashMap<usize, Link>,
     stats: ProxyStats,
-    /// Bytes whose occurrence in a request drops its reply.
-    traps: Vec<Vec<u8>>,
+    /// Bytes whose occurrence in a request springs a trap.
+    traps: Vec<(Vec<u8>, Trap)>,
     /// Bytes whose occurrence in a request doubles it.
-    doubles: Vec<Vec<u8>>,
+    doubles: Vec<(Vec<u8>, ())>,
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
@@ -65,13 +65,24 @@ struct State {
     stopped: bool,
 }
 
+/// A fault of one request, which was passed on.
+#[derive(Debug, Clone, Copy)]
+enum Trap {
+    DropReply,
+    DelayReply(Duration),
+}
+
 /// One client's connection.
 #[derive(Debug)]
 struct Link {
     client: TcpStream,
     peer: IpAddr,
+    /// What the client sent last.
+    last: Vec<u8>,
     /// Its next reply is to be dropped.
     doomed: bool,
+    /// Its next reply is to be delayed.
+    slow: Option<Duration>,
     /// Bytes of it are missing, so it cannot be used any more.
     torn: bool,
 }
@@ -125,6 +136,13 @@ impl TcpProxy {
         self.shared.cut(|_| true)
     }
 
+    /// Cuts the connections whose last request contains `bytes`, such as one that the server is working on. Only data that
+    /// arrived in one piece is searched.
+    pub fn cut_those_with(&self, bytes: impl AsRef<[u8]>) -> usize {
+        let bytes = bytes.as_ref();
+        self.shared.cut(|link| contains(&link.last, bytes))
+    }
+
     /// Drops all data in both directions, on live and on new connections, or stops doing so.
     ///
     /// A connection that lost bytes is cut when the hole closes, because its stream is corrupt.
@@ -169,13 +187,24 @@ impl TcpProxy {
     /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
     /// the name of a command or a key. Only data that arrives in one piece is searched.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
-        self.shared.lock().traps.push(bytes.as_ref().to_vec());
+        self.lay(bytes.as_ref(), Trap::DropReply);
+    }
+
+    /// Delays the reply to the next request that contains `bytes` by at least `delay`. Only data that arrives in one
+    /// piece is searched.
+    pub fn delay_next_reply_to(&self, bytes: impl AsRef<[u8]>, delay: Duration) {
+        self.lay(bytes.as_ref(), Trap::DelayReply(delay));
+    }
+
+    fn lay(&self, bytes: &[u8], trap: Trap) {
+        self.shared.lock().traps.push((bytes.to_vec(), trap));
     }
 
     /// Passes the next request that contains `bytes` on twice: the copy comes on a connection of its own, whose reply is
     /// dropped. Only data that arrives in one piece is searched and copied.
     pub fn double_next(&self, bytes: impl AsRef<[u8]>) {
-        self.shared.lock().doubles.push(bytes.as_ref().to_vec());
+        let double = (bytes.as_ref().to_vec(), ());
+        self.shared.lock().doubles.push(double);
     }
 
     /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
@@ -251,7 +280,9 @@ impl Shared {
             let link = Link {
                 client: client.try_clone()?,
                 peer,
+                last: Vec::new(),
                 doomed: false,
+                slow: None,
                 torn: hole,
             };
             state.links.insert(id, link);
@@ -287,7 +318,8 @@ impl Shared {
                     state.spring(id, bytes);
                 }
                 self.changed.notify_all();
-                (pass, pass && take_match(&mut state.doubles, bytes))
+                let double = pass && take_match(&mut state.doubles, bytes).is_some();
+                (pass, double)
             };
             if double {
                 let (shared, copy) = (Arc::clone(self), bytes.to_vec());
@@ -336,7 +368,9 @@ impl Shared {
                     state.announce(&mut buffer[..length]);
                 }
                 self.changed.notify_all();
-                pass.then_some(state.delay)
+                let link = state.links.get_mut(&id);
+                let slow = link.and_then(|link| link.slow.take());
+                pass.then_some(slow.unwrap_or(state.delay))
             };
             if let Some(delay) = delay {
                 thread::sleep(delay);
@@ -388,13 +422,18 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// Marks the connection if its request matches a trap, or if it is to be forgotten.
+    /// Marks the connection if its request springs a trap, or if it is to be forgotten.
     fn spring(&mut self, id: usize, request: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        link.doomed |= take_match(&mut self.traps, request);
+        match take_match(&mut self.traps, request) {
+            Some(Trap::DropReply) => link.doomed = true,
+            Some(Trap::DelayReply(delay)) => link.slow = Some(delay),
+            None => {}
+        }
         link.torn |= mem::take(&mut self.forget_next);
+        link.last = request.to_vec();
     }
 
     fn announce(&self, reply: &mut [u8]) {
@@ -423,10 +462,15 @@ impl State {
     }
 }
 
-/// Removes the first pattern that occurs in the request; the empty one does in each.
-fn take_match(patterns: &mut Vec<Vec<u8>>, request: &[u8]) -> bool {
-    let found = patterns.iter().position(|pattern| {
-        pattern.is_empty() || request.windows(pattern.len()).any(|bytes| bytes == pattern)
-    });
-    found.map(|at| patterns.remove(at)).is_some()
+/// Removes the first pattern that occurs in the request, and returns what is to happen then.
+fn take_match<T>(patterns: &mut Vec<(Vec<u8>, T)>, request: &[u8]) -> Option<T> {
+    let found = patterns
+        .iter()
+        .position(|(pattern, _)| contains(request, pattern));
+    found.map(|at| patterns.remove(at).1)
+}
+
+/// Whether the pattern occurs in a request; the empty one does in each.
+fn contains(request: &[u8], pattern: &[u8]) -> bool {
+    pattern.is_empty() || request.windows(pattern.len()).any(|bytes| bytes == pattern)
 }
