@@ -7,6 +7,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::request::Builder;
 use http::{Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, KeyDomain, KeyRules, KeySource, Profile};
@@ -74,26 +76,7 @@ fn payment(id: &str, amount: &str, signature: &str) -> String {
         "payload": { "signature": signature },
         "extensions": { "payment-identifier": { "info": { "required": false, "id": id } } },
     });
-    base64(payment.to_string().as_bytes())
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let mut bits = [0; 4];
-        bits[1..=group.len()].copy_from_slice(group);
-        let bits = u32::from_be_bytes(bits);
-        for at in 0..4 {
-            let character = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-            text.push(if at > group.len() {
-                '='
-            } else {
-                char::from(character)
-            });
-        }
-    }
-    text
+    STANDARD.encode(payment.to_string())
 }
 
 fn posted(uri: &str, profile: &Profile) -> Builder {
