@@ -32,7 +32,9 @@ step_tools() {
     need find_browser "" "chromium chromium-driver" \
         "Chromium with its driver, also by IDEM_CHROMIUM and IDEM_CHROMEDRIVER, both of one version" \
         "Fedora: dnf install chromium chromedriver; macOS: brew install --cask chromium chromedriver"
+    need find_node IDEM_NODE "nodejs npm" "Node.js 20 or newer with npm" "Fedora: dnf install nodejs; macOS: brew install node"
     tools_payment_sdk
+    tools_npm
 }
 
 # Calls the function that finds a program and prints its version; installs packages if it is not there. Arguments: the
@@ -142,6 +144,17 @@ find_browser() {
     browser=$(named_or "${IDEM_CHROMIUM:-}" chromium chromium-browser google-chrome) &&
         driver=$(named_or "${IDEM_CHROMEDRIVER:-}" chromedriver) &&
         "$browser" --version && "$driver" --version
+}
+
+find_node() {
+    local node version
+    node=$(named_or "${IDEM_NODE:-}" node) && version=$("$node" --version) || return
+    version=${version#v}
+    if ((${version%%.*} < 20)); then
+        echo "$node is too old: $version" >&2
+        return 1
+    fi
+    echo "Node.js $version"
 }
 
 # A server of another age or origin: the one that the variable names, or the one of the harness
@@ -276,4 +289,27 @@ make_sdk() {
     } || code=$?
     rm -rf -- "$made"
     return "$code"
+}
+
+# The clients of npm that the tests run, of the versions and hashes in the lock file (tests/support/harness/node.rs).
+tools_npm() {
+    local wanted=tests/support/harness/npm place=target/servers/npm made code=0
+    if ! cmp --silent "$wanted/package-lock.json" "$place/package-lock.json"; then
+        echo "not there: $place as $wanted has it; making it"
+        mkdir -p "${place%/*}"
+        # Beside its place, so that it appears there whole or not at all.
+        made=$(mktemp -d "${place%/*}/make.XXXXXX")
+        {
+            cp "$wanted"/package*.json "$made" &&
+                npm --prefix "$made" ci --ignore-scripts --no-audit --no-fund --loglevel=error &&
+                rm -rf -- "$place" &&
+                mv "$made" "$place"
+        } || code=$?
+        rm -rf -- "$made"
+        if ((code)); then
+            echo "no $place, and it cannot be made here: that takes npm (Debian, Ubuntu: apt-get install npm) and network"
+            return "$code"
+        fi
+    fi
+    echo "clients of npm: $(sed -n 's/^ *"\(@*[a-z0-9/]*\)": "\([0-9.]*\)",*$/\1 \2/p' "$wanted/package.json" | paste -sd, -)"
 }

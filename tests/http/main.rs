@@ -6,4 +6,5 @@ mod attribute;
 mod client;
 mod grpc;
 mod layer;
+mod partners;
 mod server;

@@ -9,7 +9,6 @@ mod key_domains;
 mod key_sources;
 mod many_clients;
 mod middleware;
-mod payments;
 mod problems;
 mod profiles;
 mod quotas;

@@ -1,0 +1,29 @@
+//! Clients of npm, on Node.js.
+
+use std::env;
+
+use crate::Worker;
+use crate::builder::find;
+use crate::edition::in_workspace;
+use crate::worker::WorkerBuilder;
+
+const VARIABLE: &str = "IDEM_NODE";
+/// Directory in which `scripts/test tools` installs the packages of `npm/package-lock.json`, below the root of the
+/// workspace.
+const PACKAGES: &str = "target/servers/npm/node_modules";
+
+/// A script in a process of Node.js, which can require the packages of `npm/package.json`. The panic without them names
+/// the remedy.
+pub(crate) fn node(script: &str) -> WorkerBuilder {
+    let advice =
+        || format!("no Node.js 20 or newer; install it or set {VARIABLE} to the path of one");
+    let node = find(VARIABLE, env::var_os(VARIABLE), ["node"], advice);
+    let node = node.unwrap_or_else(|error| panic!("{error}"));
+    let packages = in_workspace(PACKAGES).find(|place| place.is_dir());
+    let packages = packages.unwrap_or_else(|| {
+        panic!("no clients of npm at `{PACKAGES}` of the workspace; run `bash scripts/test tools`")
+    });
+    Worker::program(node)
+        .env("NODE_PATH", packages)
+        .args(["-e", script, "--"])
+}
