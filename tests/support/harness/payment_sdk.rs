@@ -1,6 +1,7 @@
-//! A client that retries requests on its own.
+//! Clients that pay, and that repeat requests.
 
 use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,26 +17,30 @@ const VARIABLE: &str = "IDEM_STRIPE_PYTHON";
 /// Path at which `scripts/test tools` installs the SDK, below the root of the workspace.
 const PLACE: &str = "target/servers/stripe-16.1.0/bin/python";
 
-/// The language of a [`PaymentSdk`].
+/// The program of a [`PaymentSdk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SdkLanguage {
-    JavaScript,
-    Python,
+pub enum Sdk {
+    StripeForNode,
+    StripeForPython,
+    /// The reference client of x402, which answers a 402 by the same request with a signed payment. It needs no network
+    /// beside the server.
+    X402ForNode,
 }
 
-impl SdkLanguage {
+impl Sdk {
     fn program(self) -> WorkerBuilder {
         match self {
-            Self::JavaScript => node(include_str!("payment_sdk.js")),
+            Self::StripeForNode => node(include_str!("payment_sdk.js")),
             // Isolated: neither the user's packages nor those of the working directory.
-            Self::Python => {
+            Self::StripeForPython => {
                 Worker::program(python()).args(["-I", "-c", include_str!("payment_sdk.py")])
             }
+            Self::X402ForNode => node(include_str!("payment_sdk_x402.js")),
         }
     }
 }
 
-fn python() -> std::path::PathBuf {
+fn python() -> PathBuf {
     let python = find(VARIABLE, env::var_os(VARIABLE), in_workspace(PLACE), || {
         format!(
             "no payment SDK at `{PLACE}` of the workspace; run `bash scripts/test tools`, or set {VARIABLE} to the path \
@@ -45,23 +50,23 @@ fn python() -> std::path::PathBuf {
     python.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An official SDK of a payment provider in a process of its own, killed on drop, which uses a server on loopback as
-/// that provider.
+/// An official SDK in a process of its own, killed on drop, which pays a server on loopback.
 ///
-/// It repeats a request on its own when the connection fails, or the status is 409 or at least 500, unless the reply's
-/// header `Stripe-Should-Retry` decides otherwise; at first after 0.5 s. All repetitions have the same `Idempotency-Key`.
+/// Those of Stripe repeat a request on their own when the connection fails, or the status is 409 or at least 500, unless
+/// the reply's header `Stripe-Should-Retry` decides otherwise; at first after 0.5 s. That of x402 repeats none, so that its
+/// script does. All repetitions have the same key.
 #[derive(Debug)]
 pub struct PaymentSdk {
     worker: Worker,
 }
 
 impl PaymentSdk {
-    /// Starts an SDK whose provider is at `base`, such as `http://127.0.0.1:8080`.
+    /// Starts an SDK whose server is at `base`, such as `http://127.0.0.1:8080`.
     ///
     /// It repeats a request at most `repeats` times, and waits for each reply as long as `patience`. The panic without an
     /// SDK names the remedy.
-    pub fn start(language: SdkLanguage, base: &str, repeats: u32, patience: Duration) -> Self {
-        let worker = language
+    pub fn start(sdk: Sdk, base: &str, repeats: u32, patience: Duration) -> Self {
+        let worker = sdk
             .program()
             .args([
                 base,
@@ -72,19 +77,18 @@ impl PaymentSdk {
         Self { worker }
     }
 
-    /// Begins a call, whose [`outcome`](PaymentSdk::outcome) is fetched later. All calls that were begun run at the same
-    /// time.
-    ///
-    /// `call` is `pay` (version 1, a `PaymentIntent`), `send` (version 2, an `OutboundPayment`) or `delete` (version 2, the
-    /// event destination `id`); `params` are the parameters; `idempotency_key` is missing if the SDK is to make one.
-    pub fn begin(&mut self, call: &Value) {
-        self.worker.send(&call.to_string());
-    }
-
-    /// Outcome of the earliest call whose outcome has not been fetched: `http_status`, `headers` (names in lower case)
-    /// and `body` of the last reply; for a failure `error`, the SDK's name for it, and `message`.
-    pub fn outcome(&mut self) -> Value {
-        let line = self.worker.line();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    /// Makes calls at the same time, and returns their outcomes. The scripts (`payment_sdk.py`, `payment_sdk_x402.js`)
+    /// describe both.
+    pub fn make(&mut self, calls: impl IntoIterator<Item = Value>) -> Vec<Value> {
+        let calls = calls
+            .into_iter()
+            .map(|call| self.worker.send(&call.to_string()));
+        let calls = calls.count();
+        let outcomes = (0..calls).map(|_| self.worker.line());
+        outcomes
+            .map(|line| {
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
     }
 }
