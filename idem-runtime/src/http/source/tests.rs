@@ -17,10 +17,12 @@ fn read(source: &KeySource, request: &Parts, body: &[u8]) -> Result<Option<Strin
     key.map(|key| key.map(|key| key.0))
 }
 
-type Read = Result<Option<String>, KeyRefusal>;
-
-fn found(text: &str) -> Read {
-    Some(text.to_owned()).map(Ok).transpose()
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the result of a read that found this"
+)]
+fn found(text: &str) -> Result<Option<String>, KeyRefusal> {
+    Ok(Some(text.to_owned()))
 }
 
 #[test]
