@@ -17,6 +17,7 @@ async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
                 Result<Quote, QuoteError>,
                 ::idem_runtime::__private::By<fn(&QuoteError) -> ::idem_runtime::__private::Class>,
                 _,
+                _,
                 _
             >(::idem_runtime::__private::By(judge), |quote| quote.valid_for);
             output

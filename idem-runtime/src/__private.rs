@@ -36,7 +36,7 @@ pub use crate::record::FOREVER;
 
 use crate::call::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
-use crate::outcome::chosen_life::{IntoLife, LifeOf, OpenLife, TtlOf};
+use crate::outcome::chosen_life::{IntoLife, OpenLife, TtlOf, ValueIs};
 
 /// A duration that was written as an expression. A function, so that another type is reported where it is written.
 #[must_use]
@@ -91,14 +91,23 @@ pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, (P, OpenLife)> {
     Output::new(on_error, OpenLife)
 }
 
-/// The same, with the closure of `ttl`, whose parameter has its type from here.
+/// As [`outcome`], with the closure of `ttl`, whose parameter gets its type here.
 #[must_use]
-pub fn outcome_with<O, P, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, O::Value>)>
+pub fn outcome_with<O, P, V, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, V>)>
 where
-    O: Outcome<P>,
+    O: OutcomeOf<P, V>,
     R: IntoLife,
-    F: Fn(&O::Value) -> R,
-    TtlOf<F, O::Value>: LifeOf<O>,
+    F: Fn(&V) -> R,
 {
     Output::new(on_error, TtlOf::new(ttl))
 }
+
+/// An outcome with a value of type `V`. One bound, so that another return type is one error.
+#[diagnostic::on_unimplemented(
+    message = "an idempotent function returns a `Result`, not `{Self}`",
+    label = "not a `Result`",
+    note = "a call can be refused (still running, other arguments, store down), which needs an `Err`: return `Result<T, E>`"
+)]
+pub trait OutcomeOf<P, V>: Outcome<P> + ValueIs<V> {}
+
+impl<T, E, P> OutcomeOf<P, T> for Result<T, E> where Self: Outcome<P> {}
