@@ -44,6 +44,30 @@ pub fn time(time: Duration) -> Duration {
     time
 }
 
+/// The `ttl` of a path: of a constant, or by mistake of a function.
+#[must_use]
+pub fn ttl<T: Ttl<T>>(ttl: T) -> Duration {
+    ttl.ttl()
+}
+
+/// The type of a `ttl` that is a path: `Duration`.
+///
+/// The parameter is the type itself, because otherwise rustc advises to call a function without an answer.
+#[diagnostic::on_unimplemented(
+    message = "`ttl` takes a text, such as \"24h\", a `Duration` or a closure, not `{Self}`",
+    label = "not a `Duration`",
+    note = "a function goes in a closure: `ttl = |answer| life(answer)`"
+)]
+pub trait Ttl<T> {
+    fn ttl(self) -> Duration;
+}
+
+impl Ttl<Self> for Duration {
+    fn ttl(self) -> Self {
+        self
+    }
+}
+
 /// The operation of a written name.
 #[must_use]
 pub fn op(name: &'static str) -> Operation {
