@@ -30,7 +30,9 @@ impl ChosenLife {
     }
 }
 
-/// What a closure that chooses the life of an answer returns: `Duration`, or an `Option` of it.
+/// Return type of a closure that chooses a life.
+///
+/// `Duration`, or an `Option` of it.
 #[diagnostic::on_unimplemented(
     message = "the life of an answer is a `Duration` or an `Option<Duration>`, not `{Self}`",
     label = "this closure returns another type",
