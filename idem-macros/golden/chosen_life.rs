@@ -1,4 +1,4 @@
-// The closure stands beside the treatment of errors, and its parameter has its type from the function's.
+// The closure follows the error policy; its parameter has its type from the return type.
 async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
     let call = {
         let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("quotes.ask"));
@@ -16,6 +16,7 @@ async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
             let output = ::idem_runtime::__private::outcome_with::<
                 Result<Quote, QuoteError>,
                 ::idem_runtime::__private::By<fn(&QuoteError) -> ::idem_runtime::__private::Class>,
+                _,
                 _,
                 _
             >(::idem_runtime::__private::By(judge), |quote| quote.valid_for);

@@ -179,6 +179,16 @@ impl Args {
     }
 
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if self.named.last().is_some_and(|last| last == "ttl")
+            && input.fork().parse::<ExprClosure>().is_ok()
+        {
+            let closure = input.parse()?;
+            let message = "write a pair: `ttl = (\"7d\", |answer| ..)`";
+            return Err(Error::new(
+                crate::key::span(&Expr::Closure(closure)),
+                message,
+            ));
+        }
         let usage = "expected an argument, such as `key = order_id`";
         let name = or_usage(input.call(Ident::parse_any), usage)?;
         self.last_is_key = name == "key";

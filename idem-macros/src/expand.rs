@@ -336,7 +336,7 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
             // A life of another type is reported at the closure.
             let rt = located(rt, ttl.span());
             let outcome = quote_spanned! {at(ttl.span())=>
-                #rt::outcome_with::<#ty, #policy #generics, _, _>
+                #rt::outcome_with::<#ty, #policy #generics, _, _, _>
             };
             // `ttl` takes no path of a function, which clippy would write in place of the closure.
             quote_spanned! {here=>

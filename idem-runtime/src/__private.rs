@@ -36,12 +36,36 @@ pub use crate::record::FOREVER;
 
 use crate::call::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
-use crate::outcome::chosen_life::{IntoLife, LifeOf, OpenLife, TtlOf};
+use crate::outcome::chosen_life::{IntoLife, OpenLife, TtlOf, ValueIs};
 
 /// A duration that was written as an expression. A function, so that another type is reported where it is written.
 #[must_use]
 pub fn time(time: Duration) -> Duration {
     time
+}
+
+/// The `ttl` of a path: of a constant, or by mistake of a function.
+#[must_use]
+pub fn ttl<T: Ttl<T>>(ttl: T) -> Duration {
+    ttl.ttl()
+}
+
+/// The type of a `ttl` that is a path: `Duration`.
+///
+/// The parameter is the type itself, because otherwise rustc advises to call a function without an answer.
+#[diagnostic::on_unimplemented(
+    message = "`ttl` takes a text, such as \"24h\", a `Duration` or a closure, not `{Self}`",
+    label = "not a `Duration`",
+    note = "a function goes in a closure: `ttl = |answer| life(answer)`"
+)]
+pub trait Ttl<T> {
+    fn ttl(self) -> Duration;
+}
+
+impl Ttl<Self> for Duration {
+    fn ttl(self) -> Self {
+        self
+    }
 }
 
 /// The operation of a written name.
@@ -91,14 +115,23 @@ pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, (P, OpenLife)> {
     Output::new(on_error, OpenLife)
 }
 
-/// The same, with the closure of `ttl`, whose parameter has its type from here.
+/// As [`outcome`], with the closure of `ttl`, whose parameter gets its type here.
 #[must_use]
-pub fn outcome_with<O, P, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, O::Value>)>
+pub fn outcome_with<O, P, V, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, V>)>
 where
-    O: Outcome<P>,
+    O: OutcomeOf<P, V>,
     R: IntoLife,
-    F: Fn(&O::Value) -> R,
-    TtlOf<F, O::Value>: LifeOf<O>,
+    F: Fn(&V) -> R,
 {
     Output::new(on_error, TtlOf::new(ttl))
 }
+
+/// An outcome with a value of type `V`. One bound, so that another return type is one error.
+#[diagnostic::on_unimplemented(
+    message = "an idempotent function returns a `Result`, not `{Self}`",
+    label = "not a `Result`",
+    note = "a call can be refused (still running, other arguments, store down), which needs an `Err`: return `Result<T, E>`"
+)]
+pub trait OutcomeOf<P, V>: Outcome<P> + ValueIs<V> {}
+
+impl<T, E, P> OutcomeOf<P, T> for Result<T, E> where Self: Outcome<P> {}

@@ -371,7 +371,7 @@ impl Error {
         may_pass && !self.0.permanent
     }
 
-    /// Whether it needs an operator or another version of the code, because a repeat cannot succeed.
+    /// Whether an operator or a new version must intervene, because a repeat cannot succeed.
     pub(crate) fn needs_repair(&self) -> bool {
         self.0.kind.needs_repair() && !self.is_retryable()
     }

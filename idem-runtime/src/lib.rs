@@ -170,7 +170,7 @@ pub mod steps {
 
 #[doc(hidden)] // parameters and bounds of `CallBuilder`, which no user names
 pub mod life {
-    pub use crate::outcome::chosen_life::{ChosenLife, IntoLife, LifeOf, OpenLife, TtlOf};
+    pub use crate::outcome::chosen_life::{ChosenLife, IntoLife, LifeOf, OpenLife, TtlOf, ValueIs};
 }
 
 /// What an [`Observer`] is given, and the observers of this crate: see [`guide::observing`].

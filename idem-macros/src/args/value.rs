@@ -4,6 +4,7 @@ use crate::errors::or_usage;
 use crate::key::{literal, peeled, span, ungrouped};
 use crate::nearest::nearest;
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
@@ -154,11 +155,20 @@ pub(super) fn ttl(
         Expr::Tuple(pair) => {
             let mut elements = pair.elems.iter();
             let (most, closure, more) = (elements.next(), elements.next(), elements.next());
-            let (Some(most), Some(Expr::Closure(closure)), None) =
-                (most, closure.map(peeled), more)
-            else {
-                let usage = "a pair is the maximum and the closure: `ttl = (\"7d\", |answer| ..)`";
-                return Err(Error::new(pair.span(), usage));
+            let (most, closure) = match (most, closure.map(peeled), more) {
+                (Some(most), Some(Expr::Closure(closure)), None) => (most, closure),
+                (Some(_), Some(Expr::Path(path)), None) => {
+                    let function = tidy(&path.to_token_stream().to_string());
+                    let message = format!(
+                        "the second of a pair is a closure; a function goes in one: `ttl = (\"7d\", |answer| {function}(answer))`"
+                    );
+                    return Err(Error::new(path.span(), message));
+                }
+                _ => {
+                    let usage =
+                        "a pair is the maximum and the closure: `ttl = (\"7d\", |answer| ..)`";
+                    return Err(Error::new(pair.span(), usage));
+                }
             };
             let most = DurationArg::of(ungrouped(most.clone()), name)?;
             Ok((Some(most), Some(of_answer(closure)?)))

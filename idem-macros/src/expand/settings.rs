@@ -6,13 +6,22 @@ use crate::key;
 use crate::plan::{DurationSetting, Label, Plan};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote_spanned;
+use syn::Expr;
 
 pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
     let settings = &plan.settings;
     let durations = settings.durations.iter().map(|(name, value)| {
         let setter = Ident::new(name, here);
-        let value = duration(value, rt);
+        let value = match value {
+            // Perhaps that of a function, which needs a closure.
+            DurationSetting::Expr(expr)
+                if *name == "ttl" && matches!(key::peeled(expr), Expr::Path(_)) =>
+            {
+                quote_spanned!(here=> #rt::ttl(#expr))
+            }
+            value => duration(value, rt),
+        };
         quote_spanned!(here=> call.#setter(#value);)
     });
     // `call.on_panic(OnPanic::Release);` of `on_panic = release`

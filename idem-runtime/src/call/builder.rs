@@ -162,17 +162,18 @@ impl<P, L> CallBuilder<P, L> {
 
     /// Lets each value choose its life: a quote as long as it is valid, a decline for a minute.
     ///
-    /// The closure is called once, with the value that the body has returned, before it is stored. It returns a
-    /// `Duration` or an `Option` of it; `None`: the [`ttl`](Self::ttl). That is also the most that it can choose, and
-    /// 1 s the least: a zero is a second. Errors have their [`error_ttl`](Self::error_ttl); a value that could
-    /// not be stored, and an unknown outcome, have the `ttl`.
+    /// The closure is called once, with a reference to the value that the body has returned, before it is stored; its
+    /// parameter needs its type. It returns a `Duration` or an `Option` of it; `None`: the [`ttl`](Self::ttl). That is
+    /// also the most that it can choose, and 1 s the least: a zero is a second. Errors have their
+    /// [`error_ttl`](Self::error_ttl); a value that could not be stored, and an unknown outcome, have the `ttl`.
     ///
     /// **After a shorter life a repeat runs the body again so much sooner**, because nothing remains of the first call.
     ///
     /// It must not block. A panic of it does not lose the answer, whose effect has happened: the answer is kept for the
     /// `ttl`, and the observer gets a [`Warning`](crate::observe::EventKind::Warning). The record of a
     /// [one-time token](macro@crate::idempotent#one-time-tokens-key--token) lives as long as its token in any case.
-    /// [`begin`](CallBuilder::begin) has no body: [`Claim::complete_for`](crate::claim::Claim::complete_for) takes the life.
+    /// A call with this has no [`begin`](CallBuilder::begin), which runs no body: begin without it, and give the life to
+    /// [`Claim::complete_for`](crate::claim::Claim::complete_for).
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

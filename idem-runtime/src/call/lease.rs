@@ -76,7 +76,7 @@ pub(crate) struct RenewalSlot {
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
     /// find the same and report it.
     body_ended: AtomicBool,
-    /// The record says that the outcome is unknown, or is about to, until the answer is complete. A renewal that finds no
+    /// The outcome is, or is about to be, recorded as unknown, until the answer is complete. A renewal that finds no
     /// claim is no loss.
     unclaimed: AtomicBool,
 }

@@ -363,9 +363,7 @@ async fn recorded<B: Body>(
 /// The tag of a stored response: see [`schema_of`].
 pub(super) const SCHEMA: &str = "HttpResponse";
 
-impl<B: Body, E> Sealed for RequestEnd<B, E> {
-    type Value = Response<Buffered<B>>;
-}
+impl<B: Body, E> Sealed for RequestEnd<B, E> {}
 
 impl<B, E> Outcome<Arc<Rules>> for RequestEnd<B, E>
 where

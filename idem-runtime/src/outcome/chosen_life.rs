@@ -30,7 +30,9 @@ impl ChosenLife {
     }
 }
 
-/// What a closure that chooses the life of an answer returns: `Duration`, or an `Option` of it.
+/// Return type of a closure that chooses a life.
+///
+/// `Duration`, or an `Option` of it.
 #[diagnostic::on_unimplemented(
     message = "the life of an answer is a `Duration` or an `Option<Duration>`, not `{Self}`",
     label = "this closure returns another type",
@@ -85,12 +87,32 @@ impl<F: Fn(&T) -> R, R: IntoLife, T> TtlOf<F, T> {
     }
 }
 
-impl<T, E, F> LifeOf<Result<T, E>> for TtlOf<F, T> {
-    fn life_of(&self, output: &Result<T, E>) -> ChosenLife {
-        match output {
-            Ok(value) => (self.call)(&self.choose, value),
-            Err(_) => ChosenLife::Open,
+impl<O: ValueIs<T>, F, T> LifeOf<O> for TtlOf<F, T> {
+    fn life_of(&self, output: &O) -> ChosenLife {
+        match output.value() {
+            Some(value) => (self.call)(&self.choose, value),
+            None => ChosenLife::Open,
         }
+    }
+}
+
+/// A result whose value is a `T`.
+///
+/// A trait of the result, because otherwise the closure would decide the type of the result, and rustc would report the
+/// body.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the value of `{Self}` is no `{T}`",
+    label = "the closure of `ttl_of` takes a reference to the value of the result"
+)]
+pub trait ValueIs<T> {
+    #[doc(hidden)]
+    fn value(&self) -> Option<&T>;
+}
+
+impl<T, E> ValueIs<T> for Result<T, E> {
+    fn value(&self) -> Option<&T> {
+        self.as_ref().ok()
     }
 }
 

@@ -63,14 +63,9 @@ pub use sealed::Sealed;
 
 mod sealed {
     /// Restricts [`Outcome`](super::Outcome) to `Result`.
-    pub trait Sealed {
-        /// The value of a success.
-        type Value;
-    }
+    pub trait Sealed {}
 
-    impl<T, E> Sealed for Result<T, E> {
-        type Value = T;
-    }
+    impl<T, E> Sealed for Result<T, E> {}
 }
 
 impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {

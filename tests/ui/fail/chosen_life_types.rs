@@ -30,8 +30,18 @@ async fn no_closure(order: u64) -> Result<u64, Error> {
     Ok(order)
 }
 
+#[idempotent(key = order, on_error = release, ttl = |_| DAY)]
+async fn no_result(order: u64) -> u64 {
+    order
+}
+
 async fn by_hand(engine: Engine) -> Result<u64, Error> {
     let call = engine.operation("orders.create").key(&7).ttl_of(|_: &u64| 30);
+    call.run(|_| async { Ok(7) }).await
+}
+
+async fn by_hand_of_another_answer(engine: Engine) -> Result<u64, Error> {
+    let call = engine.operation("orders.create").key(&7).ttl_of(|_: &String| DAY);
     call.run(|_| async { Ok(7) }).await
 }
 

@@ -26,6 +26,15 @@ async fn the_wrong_way_round(order: u64) -> Result<u64, Error> { Ok(order) }
 #[idempotent(key = order, on_error = release, ttl = ("7d", "1d"))]
 async fn two_times(order: u64) -> Result<u64, Error> { Ok(order) }
 
+#[idempotent(key = order, on_error = release, ttl = ("7d", self::life))]
+async fn a_function(order: u64) -> Result<u64, Error> { Ok(order) }
+
+#[idempotent(key = order, on_error = release, ttl = "7d", |answer| DAY)]
+async fn no_parentheses(order: u64) -> Result<u64, Error> { Ok(order) }
+
+#[idempotent(key = order, on_error = release, ttl = "7d", move |answer: &u64, attempt| DAY, lease = 7)]
+async fn no_parentheses_and_another_mistake(order: u64) -> Result<u64, Error> { Ok(order) }
+
 #[idempotent(key = order, on_error = release, ttl = ("1d", "7d", |answer| DAY))]
 async fn three(order: u64) -> Result<u64, Error> { Ok(order) }
 

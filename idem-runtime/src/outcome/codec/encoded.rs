@@ -42,7 +42,7 @@ pub struct EncodedAnswer {
     pub(super) later: Option<Box<LaterAnswer>>,
 }
 
-/// An answer that is complete some time after its caller has got the beginning of it.
+/// An answer completed after its caller got the beginning.
 #[cfg_attr(
     not(feature = "http"),
     allow(dead_code, reason = "only a response is streamed")
