@@ -331,7 +331,14 @@ impl HeldClaim {
     fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
         let (journal, _) = self.lease.steps.journal();
         let journal = self.record_attempt(journal, end);
-        let header = self.finished_header(OutcomeKind::Unknown, code, ChosenLife::Open);
+        let mut header = self.finished_header(OutcomeKind::Unknown, code, ChosenLife::Open);
+        if code == Cause::Streaming.code() {
+            // The record takes the place of a claim: it must not expire before the stream ends, because otherwise
+            // another body starts beside it.
+            let stream = self.lease.run_left() + self.lease.lasts();
+            let bookkeeping = self.policy().retain();
+            header.retain = header.retain.max(bookkeeping).max(stream);
+        }
         Ending::Complete {
             finished: Finished {
                 outcome: OutcomeKind::Unknown,

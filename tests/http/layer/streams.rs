@@ -354,6 +354,26 @@ fn a_crash_in_the_middle_starts_no_other_handler() {
     drop(first);
 }
 
+/// The record outlives the stream, however short the life of an answer is.
+#[tokio::test]
+async fn a_stream_outlasts_the_life_of_its_answer() {
+    let second = Duration::from_secs(1);
+    let mut shop = Shop::open(|layer| {
+        let layer = layer.ttl(second).error_ttl(second);
+        layer.on_running(OnRunning::Reject)
+    });
+    drop(shop.first().await);
+    for _ in 0..14 {
+        shop.fixture.clock.advance(Duration::from_mins(1));
+        assert_streaming(&shop.repeat().await);
+    }
+    shop.write(TWO);
+    shop.end();
+    shop.completed().await;
+    assert_both(&shop.repeat().await);
+    assert_eq!(shop.fixture.runs(), 1);
+}
+
 /// With a hook the claim is held: a hook that ran beside the handler could start another.
 #[test]
 fn a_hook_is_asked_after_a_crash_and_not_during_the_stream() {
