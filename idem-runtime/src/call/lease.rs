@@ -76,6 +76,8 @@ pub(crate) struct RenewalSlot {
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
     /// find the same and report it.
     body_ended: AtomicBool,
+    /// The answer of the body is collected, and that ends at `max_run`: until then the lease is renewed.
+    collected: AtomicBool,
     /// The record says that the outcome is unknown, or is about to, until the answer is complete. A renewal that finds no
     /// claim is no loss.
     unclaimed: AtomicBool,
@@ -93,6 +95,7 @@ impl Default for RenewalSlot {
             due: AtomicU64::default(),
             id: AtomicU64::default(),
             body_ended: AtomicBool::default(),
+            collected: AtomicBool::default(),
             unclaimed: AtomicBool::default(),
         }
     }
@@ -101,6 +104,11 @@ impl Default for RenewalSlot {
 impl RenewalSlot {
     pub(crate) fn body_has_ended(&self) -> bool {
         self.body_ended.load(Ordering::Acquire)
+    }
+
+    /// Whether the lease is renewed even after `max_run`.
+    pub(crate) fn outlasts_max_run(&self) -> bool {
+        self.body_has_ended() || self.collected.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_unclaimed(&self) -> bool {
@@ -171,6 +179,11 @@ impl Lease {
     pub(crate) fn mark_body_ended(&self) {
         // Set before the completion is sent, and so before its effect can be observed.
         self.slot.body_ended.store(true, Ordering::Release);
+    }
+
+    /// Marks the answer of the body as one that is collected.
+    pub(crate) fn mark_collected(&self) {
+        self.slot.collected.store(true, Ordering::Release);
     }
 
     /// Marks the claim as one that the record may cease to have: its outcome becomes unknown until the answer is complete.

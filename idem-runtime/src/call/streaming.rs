@@ -16,6 +16,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::env::call_span::CallSpan;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::outcome::codec::{Encoded, LaterAnswer};
+use crate::policy::OnLeaseLost;
 use crate::record::OutcomeKind;
 use crate::record::unknown_cause::Cause;
 
@@ -60,8 +62,9 @@ impl HeldClaim {
         run_permit: Option<Box<RunPermit>>,
     ) -> Settling {
         let core = Arc::clone(&self.core);
-        self.lease.mark_body_ended();
+        self.lease.mark_collected();
         let meanwhile = if later.is_unknown_meanwhile && !self.policy().reconciles {
+            self.lease.mark_body_ended();
             self.lease.mark_unclaimed();
             Meanwhile::Unconfirmed(self.unknown_ending(Cause::Streaming))
         } else {
@@ -114,15 +117,22 @@ impl IncompleteAnswer {
         }
     }
 
-    /// Collects the answer, for `max_run` of the body at most, and stores it.
+    /// Collects the answer, for `max_run` of the body at most, and stores it. Lost with the lease, if that cancels.
     async fn collect(mut self, later: LaterAnswer) {
         let LaterAnswer {
             mut answer,
             overdue,
+            is_cancelled,
             ..
         } = later;
-        let collected = self.within_max_run(answer.as_mut()).await;
+        let collected = self.within_lease(answer.as_mut()).await;
+        if collected.is_none() {
+            is_cancelled.store(true, Ordering::Release);
+        }
         drop(answer);
+        let Some(collected) = collected else {
+            return;
+        };
         let encoded = collected
             .unwrap_or_else(|Elapsed| Encoded::empty(OutcomeKind::Tombstone, Some(overdue)));
         if let (Meanwhile::Unknown, Encoded::Store(answer)) = (&self.meanwhile, &encoded)
@@ -134,6 +144,22 @@ impl IncompleteAnswer {
         if let Some(held) = self.held.take() {
             held.settle(encoded).await;
         }
+    }
+
+    /// Waits for the answer. `None`: the lease is lost, and that cancels the body.
+    async fn within_lease(
+        &mut self,
+        answer: Pin<&mut (dyn Future<Output = Encoded> + Send)>,
+    ) -> Option<Result<Encoded, Elapsed>> {
+        let lease = self.held.as_ref().map(|held| Arc::clone(&held.lease))?;
+        let cancels = lease.policy.on_lease_lost() == OnLeaseLost::Cancel;
+        let mut limited = pin!(self.within_max_run(answer));
+        let mut lost = pin!(lease.until_lost());
+        poll_fn(|cx| match limited.as_mut().poll(cx) {
+            Poll::Pending if cancels => lost.as_mut().poll(cx).map(|()| None),
+            collected => collected.map(Some),
+        })
+        .await
     }
 
     /// Waits for the answer, and sends an unconfirmed unknown outcome meanwhile.

@@ -395,6 +395,7 @@ where
                 let recorder = recorder.take().expect("a response is encoded once");
                 let without_response = rules.profile.status.without_response();
                 return Encoded::later(LaterAnswer {
+                    is_cancelled: Arc::clone(&recorder.is_cancelled),
                     answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
                     is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
                     overdue: Unencodable::Stream,

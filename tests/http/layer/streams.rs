@@ -18,7 +18,7 @@ use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
-use idem_runtime::{Engine, OnRunning, Reconciled, context};
+use idem_runtime::{Engine, OnLeaseLost, OnRunning, Reconciled, context};
 use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, is_lost, next};
@@ -59,6 +59,21 @@ impl Shop {
             service,
             source: Some(source),
         }
+    }
+
+    /// With its engine over a store that can fail; and a layer of another server over the same records.
+    fn with_faults(
+        set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
+    ) -> (Self, Faulty, IdempotencyLayer) {
+        let fixture = Fixture::new();
+        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
+        let faulty = Faulty::new(store.clone());
+        let engine = Engine::builder(faulty.clone()).clock(fixture.clock.clone());
+        let engine = engine.observer(fixture.events.clone()).build().unwrap();
+        let layer = set(IdempotencyLayer::public(engine, "shop.api"));
+        let other = Engine::builder(store).clock(fixture.clock.clone());
+        let other = set(IdempotencyLayer::public(other.build().unwrap(), "shop.api"));
+        (Self::of_type(fixture, layer, EVENTS, 200), faulty, other)
     }
 
     /// The handler sends this.
@@ -447,6 +462,47 @@ async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
     assert_eq!(fixture.events.count("lease lost"), 0);
     drop((source, response));
     fixture.saw("completed value", 1).await;
+}
+
+/// The claim of a stream that is held lapses in an outage, and another server takes it over.
+#[tokio::test]
+async fn a_held_stream_loses_its_lease_as_a_running_handler() {
+    for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
+        let (mut shop, store, other) = Shop::with_faults(|layer| {
+            let layer = layer.on_lease_lost(on_lease_lost);
+            layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
+        });
+        let mut response = shop.first().await;
+        store.fail(StoreOperation::Renew, [Fault::Unreachable]);
+        shop.fixture.clock.advance(Duration::from_secs(31));
+        shop.fixture.saw("renewal failed", 1).await;
+        let other = routed(axum::routing::post("never"), other);
+        let row = ("after the lease", order(""), replayed("found"));
+        shop.fixture.walk(&other, [row]).await;
+        if on_lease_lost == OnLeaseLost::Cancel {
+            let source = shop.source.as_ref().unwrap();
+            patiently("the stream is dropped", source.closed()).await;
+            let rest = patiently("its client learns of it", spawn_next(response)).await;
+            assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
+        } else {
+            let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
+            patiently("the next renewal is due", renewed).await;
+            shop.fixture.clock.advance(Duration::from_secs(3));
+            shop.fixture.saw("lease lost", 1).await;
+            shop.write(TWO);
+            assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
+            shop.end();
+            shop.fixture.saw("adopted", 1).await;
+        }
+        let row = ("afterwards", order(""), replayed("found"));
+        shop.fixture.walk(&other, [row]).await;
+    }
+}
+
+fn spawn_next(
+    mut response: Response,
+) -> tokio::task::JoinHandle<Option<Result<Vec<u8>, axum::Error>>> {
+    tokio::spawn(async move { next(&mut response).await })
 }
 
 #[tokio::test]
