@@ -450,6 +450,10 @@ impl ThreadState {
             // The reply is about a claim that was granted anew since.
             Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
             Ok(Ok(RenewReply::Lost)) if lease.slot.is_unclaimed() => return,
+            // Not renewed, so that the lease lapses if the unknown outcome was not stored.
+            Ok(Ok(RenewReply::Lost)) if lease.slot.is_unknown_sent() && !lease.is_lost() => {
+                self.clock.now() + third
+            }
             Ok(Ok(RenewReply::Lost)) => {
                 return lost(TAKEN);
             }

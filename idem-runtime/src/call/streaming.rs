@@ -65,7 +65,7 @@ impl HeldClaim {
         self.lease.mark_collected();
         let meanwhile = if later.is_unknown_meanwhile && !self.policy().reconciles {
             self.lease.mark_body_ended();
-            self.lease.mark_unclaimed();
+            self.lease.mark_unknown_sent();
             Meanwhile::Unconfirmed(self.unknown_ending(Cause::Streaming))
         } else {
             Meanwhile::Claim
@@ -100,10 +100,14 @@ impl IncompleteAnswer {
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();
         let settled = held.complete(finished, times, wait, true).await;
+        if held.lease.slot.is_unclaimed() {
+            self.meanwhile = Meanwhile::Unknown;
+            return None;
+        }
         match settled {
+            // The store does not take it, and the caller may get the answer all the same.
             Some(Settled::Own) => {
-                held.lease.extend_unclaimed();
-                self.meanwhile = Meanwhile::Unknown;
+                held.core.background.lose(&held.lease);
                 None
             }
             None if held.may_return_unconfirmed() => None,
@@ -176,24 +180,23 @@ impl IncompleteAnswer {
         let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
             return limited.await;
         };
-        let mut confirmed = false;
         let collected = {
             let times = (clock.now(), held.lease.run_left());
             let mut sending = pin!(held.complete(finished, times, Duration::ZERO, false));
-            let mut sent = false;
+            // Of a lost lease, the store has refused it.
+            let mut sent = held.lease.is_lost();
             poll_fn(|cx| {
                 if !sent && let Poll::Ready(settled) = sending.as_mut().poll(cx) {
                     sent = true;
-                    if let Some(Settled::Own) = settled {
-                        confirmed = true;
-                        held.lease.extend_unclaimed();
+                    if settled.is_some() && !held.lease.slot.is_unclaimed() {
+                        held.core.background.lose(&held.lease);
                     }
                 }
                 limited.as_mut().poll(cx)
             })
             .await
         };
-        if confirmed {
+        if held.lease.slot.is_unclaimed() {
             self.meanwhile = Meanwhile::Unknown;
         }
         collected

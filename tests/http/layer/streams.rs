@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,13 +18,13 @@ use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
-use idem_runtime::{Engine, OnLeaseLost, OnRunning, Reconciled, context};
+use idem_runtime::{Context, Engine, OnLeaseLost, OnRunning, OnUnconfirmed, Reconciled, context};
 use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, is_lost, next};
 use crate::client::{
-    Answer, Fixture, KEY, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data, frames, gated,
-    leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
+    Answer, Fixture, Gate, KEY, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data, frames,
+    gated, leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
 };
 use crate::server::{Server, with_key as raw};
 
@@ -258,7 +258,7 @@ impl http_body::Body for Bomb {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        _: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         let event = self.0.take().expect("the handler dies");
         Poll::Ready(Some(data(event)))
@@ -503,6 +503,74 @@ fn spawn_next(
     mut response: Response,
 ) -> tokio::task::JoinHandle<Option<Result<Vec<u8>, axum::Error>>> {
     tokio::spawn(async move { next(&mut response).await })
+}
+
+/// The record was lost, and another request has the key: the store does not take the unknown outcome.
+#[tokio::test]
+async fn a_stream_whose_unknown_outcome_is_refused_is_unconfirmed() {
+    for on_unconfirmed in [OnUnconfirmed::Fail, OnUnconfirmed::Return] {
+        let second = Duration::from_secs(1);
+        let (shop, store, other) = Shop::with_faults(|layer| {
+            let layer = layer.ttl(second).error_ttl(second);
+            layer.on_unconfirmed(on_unconfirmed)
+        });
+        let handler = Handler::default();
+        let service = handler.service(shop.layer.clone());
+        let client = spawn(&service, order("tea"));
+        let context = handler.runs().await;
+        store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+        shop.fixture.clock.advance(Duration::from_secs(61));
+        let other = shop.fixture.orders(other, |run| run.to_string());
+        let row = ("another request", order("rum"), ran("1"));
+        shop.fixture.walk(&other, [row]).await;
+        drop(handler.answers(ONE));
+        let client = patiently("an answer", client).await.unwrap();
+        if on_unconfirmed == OnUnconfirmed::Fail {
+            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+        } else {
+            assert_eq!(client.said(), (200, ONE));
+        }
+        assert!(context.lease_remaining().is_zero());
+    }
+}
+
+/// A handler that is at a gate before its stream, and watches its lease.
+#[derive(Default)]
+struct Handler {
+    gate: Arc<Gate>,
+    context: Arc<Mutex<Option<Context>>>,
+    body: Arc<Mutex<Option<Body>>>,
+}
+
+impl Handler {
+    fn service(&self, layer: IdempotencyLayer) -> Router {
+        let (gate, body) = (Arc::clone(&self.gate), Arc::clone(&self.body));
+        let of_test = Arc::clone(&self.context);
+        let answers = axum::routing::post(move || async move {
+            *of_test.lock().unwrap() = Some(context());
+            gate.started.notify_one();
+            gate.go_on.notified().await;
+            (
+                [("content-type", EVENTS)],
+                body.lock().unwrap().take().unwrap(),
+            )
+        });
+        routed(answers, layer)
+    }
+
+    async fn runs(&self) -> Context {
+        self.gate.runs().await;
+        self.context.lock().unwrap().take().unwrap()
+    }
+
+    /// It answers with a stream that begins with this.
+    fn answers(&self, text: &'static str) -> Source {
+        let (source, body) = frames();
+        source.send(data(text)).unwrap();
+        *self.body.lock().unwrap() = Some(body);
+        self.gate.go_on.notify_one();
+        source
+    }
 }
 
 #[tokio::test]
