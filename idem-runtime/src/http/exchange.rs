@@ -226,6 +226,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 let mut head = Response::new(());
                 *head.status_mut() = status;
                 *head.headers_mut() = parts.headers.clone();
+                *head.extensions_mut() = parts.extensions.clone();
                 let (recorder, body) = Recorder::new(body, head, max_bytes);
                 (
                     Buffered::recorded(body),

@@ -65,7 +65,7 @@ pub(super) struct Recorder<B: Body> {
     recording: Arc<Lock<Recording<B>>>,
     /// `None`: it has ended.
     stream: Option<Pin<Box<B>>>,
-    /// Status and headers of the response.
+    /// The response without its body.
     pub(super) head: Response<()>,
     max_bytes: usize,
     /// Whether the stream is dropped with this.
