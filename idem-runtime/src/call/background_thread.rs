@@ -364,7 +364,7 @@ impl ThreadState {
     /// Inserts the lease into its locked queue, and wakes the thread if it sleeps for longer.
     fn insert(&self, mut queue: MutexGuard<'_, RenewalQueue>, lease: &Arc<Lease>, due: Duration) {
         let slot = &lease.slot;
-        let due = nanos(if slot.body_has_ended() {
+        let due = nanos(if slot.outlasts_max_run() {
             due
         } else {
             // Wake at `max_run` if that precedes the next renewal.
@@ -431,7 +431,7 @@ impl ThreadState {
         let emit = |kind| self.emit(&lease, kind);
         let lost = |reason: &str| self.lose(&lease, reason);
         // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
-        if sent >= lease.give_up && !lease.slot.body_has_ended() {
+        if sent >= lease.give_up && !lease.slot.outlasts_max_run() {
             return lost(
                 "the body ran for longer than `max_run`, so its lease is no longer renewed",
             );
@@ -450,6 +450,10 @@ impl ThreadState {
             // The reply is about a claim that was granted anew since.
             Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
             Ok(Ok(RenewReply::Lost)) if lease.slot.is_unclaimed() => return,
+            // Not renewed, so that the lease lapses if the unknown outcome was not stored.
+            Ok(Ok(RenewReply::Lost)) if lease.slot.is_unknown_sent() && !lease.is_lost() => {
+                self.clock.now() + third
+            }
             Ok(Ok(RenewReply::Lost)) => {
                 return lost(TAKEN);
             }

@@ -76,8 +76,13 @@ pub(crate) struct RenewalSlot {
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
     /// find the same and report it.
     body_ended: AtomicBool,
-    /// The outcome is, or is about to be, recorded as unknown, until the answer is complete. A renewal that finds no
-    /// claim is no loss.
+    /// The answer of the body is collected, and that ends at `max_run`: until then the lease is renewed.
+    collected: AtomicBool,
+    /// The unknown outcome that takes the place of the claim is sent. Its reply, and not that of a renewal, decides
+    /// whether a missing claim is a loss.
+    unknown_sent: AtomicBool,
+    /// The record says that the outcome is unknown, until the answer is complete. A renewal that finds no claim is no
+    /// loss.
     unclaimed: AtomicBool,
 }
 
@@ -93,6 +98,8 @@ impl Default for RenewalSlot {
             due: AtomicU64::default(),
             id: AtomicU64::default(),
             body_ended: AtomicBool::default(),
+            collected: AtomicBool::default(),
+            unknown_sent: AtomicBool::default(),
             unclaimed: AtomicBool::default(),
         }
     }
@@ -101,6 +108,15 @@ impl Default for RenewalSlot {
 impl RenewalSlot {
     pub(crate) fn body_has_ended(&self) -> bool {
         self.body_ended.load(Ordering::Acquire)
+    }
+
+    /// Whether the lease is renewed even after `max_run`.
+    pub(crate) fn outlasts_max_run(&self) -> bool {
+        self.body_has_ended() || self.collected.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_unknown_sent(&self) -> bool {
+        self.unknown_sent.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_unclaimed(&self) -> bool {
@@ -173,14 +189,20 @@ impl Lease {
         self.slot.body_ended.store(true, Ordering::Release);
     }
 
+    /// Marks the answer of the body as one that is collected.
+    pub(crate) fn mark_collected(&self) {
+        self.slot.collected.store(true, Ordering::Release);
+    }
+
     /// Marks the claim as one that the record may cease to have: its outcome becomes unknown until the answer is complete.
-    pub(crate) fn mark_unclaimed(&self) {
+    pub(crate) fn mark_unknown_sent(&self) {
         // Set before the unknown outcome is sent, and so before a renewal can find it.
-        self.slot.unclaimed.store(true, Ordering::Release);
+        self.slot.unknown_sent.store(true, Ordering::Release);
     }
 
     /// Extends the lease without a claim: while the outcome is unknown, no other attempt is granted the key.
     pub(crate) fn extend_unclaimed(&self) {
+        self.slot.unclaimed.store(true, Ordering::Release);
         let ends = micros(self.clock.now() + LONG);
         self.ends.fetch_max(ends, Ordering::AcqRel);
     }

@@ -94,6 +94,16 @@ pub(crate) struct Finished {
     record: Bytes,
 }
 
+impl Finished {
+    /// The reason of an unknown outcome.
+    fn cause(&self) -> Option<Cause> {
+        match self.outcome {
+            OutcomeKind::Unknown => Cause::in_record(&self.record),
+            _ => None,
+        }
+    }
+}
+
 impl Ending {
     fn is_retried_when_overtaken(&self) -> bool {
         matches!(
@@ -331,7 +341,14 @@ impl HeldClaim {
     fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
         let (journal, _) = self.lease.steps.journal();
         let journal = self.record_attempt(journal, end);
-        let header = self.finished_header(OutcomeKind::Unknown, code, ChosenLife::Open);
+        let mut header = self.finished_header(OutcomeKind::Unknown, code, ChosenLife::Open);
+        if code == Cause::Streaming.code() {
+            // The record takes the place of a claim: it must not expire before the stream ends, because otherwise
+            // another body starts beside it.
+            let stream = self.lease.run_left() + self.lease.lasts();
+            let bookkeeping = self.policy().retain();
+            header.retain = header.retain.max(bookkeeping).max(stream);
+        }
         Ending::Complete {
             finished: Finished {
                 outcome: OutcomeKind::Unknown,
@@ -535,9 +552,9 @@ impl HeldClaim {
                     clock.sleep_until(now + pause).await;
                     now = clock.now();
                 }
-                CompleteReply::Mismatch => return Some(self.unsaved(finished.outcome, TAKEN)),
+                CompleteReply::Mismatch => return Some(self.unsaved(finished, TAKEN)),
                 CompleteReply::Unreadable(error) => {
-                    return Some(self.unsaved(finished.outcome, &error.to_string()));
+                    return Some(self.unsaved(finished, &error.to_string()));
                 }
             }
         }
@@ -555,12 +572,11 @@ impl HeldClaim {
             life,
             ref record,
         } = *finished;
-        let cause = match outcome {
-            OutcomeKind::Unknown => Cause::in_record(record),
-            _ => None,
-        };
-        // The answer is on its way; the event of its end follows.
-        if cause != Some(Cause::Streaming) {
+        let cause = finished.cause();
+        if cause == Some(Cause::Streaming) {
+            // The answer is on its way; the event of its end follows.
+            self.lease.extend_unclaimed();
+        } else {
             self.emit(EventKind::Completed {
                 outcome,
                 late,
@@ -633,9 +649,14 @@ impl HeldClaim {
     }
 
     /// Reports an outcome that the store will not keep.
-    fn unsaved(&self, outcome: OutcomeKind, reason: &str) -> Settled {
+    fn unsaved(&self, finished: &Finished, reason: &str) -> Settled {
         self.emit_unsaved(reason);
-        if outcome == OutcomeKind::Unknown || self.may_return_unconfirmed() {
+        // A caller gets no answer for an unknown outcome, unless that is streamed.
+        let is_answer = match finished.cause() {
+            Some(cause) => cause == Cause::Streaming,
+            None => finished.outcome != OutcomeKind::Unknown,
+        };
+        if !is_answer || self.may_return_unconfirmed() {
             Settled::Own
         } else {
             Settled::Refused(self.unconfirmed(Some(reason)))

@@ -16,6 +16,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::env::call_span::CallSpan;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::outcome::codec::{Encoded, LaterAnswer};
+use crate::policy::OnLeaseLost;
 use crate::record::OutcomeKind;
 use crate::record::unknown_cause::Cause;
 
@@ -60,9 +62,10 @@ impl HeldClaim {
         run_permit: Option<Box<RunPermit>>,
     ) -> Settling {
         let core = Arc::clone(&self.core);
-        self.lease.mark_body_ended();
+        self.lease.mark_collected();
         let meanwhile = if later.is_unknown_meanwhile && !self.policy().reconciles {
-            self.lease.mark_unclaimed();
+            self.lease.mark_body_ended();
+            self.lease.mark_unknown_sent();
             Meanwhile::Unconfirmed(self.unknown_ending(Cause::Streaming))
         } else {
             Meanwhile::Claim
@@ -97,10 +100,14 @@ impl IncompleteAnswer {
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();
         let settled = held.complete(finished, times, wait, true).await;
+        if held.lease.slot.is_unclaimed() {
+            self.meanwhile = Meanwhile::Unknown;
+            return None;
+        }
         match settled {
+            // The store does not take it, and the caller may get the answer all the same.
             Some(Settled::Own) => {
-                held.lease.extend_unclaimed();
-                self.meanwhile = Meanwhile::Unknown;
+                held.core.background.lose(&held.lease);
                 None
             }
             None if held.may_return_unconfirmed() => None,
@@ -114,15 +121,22 @@ impl IncompleteAnswer {
         }
     }
 
-    /// Collects the answer, for `max_run` of the body at most, and stores it.
+    /// Collects the answer, for `max_run` of the body at most, and stores it. Lost with the lease, if that cancels.
     async fn collect(mut self, later: LaterAnswer) {
         let LaterAnswer {
             mut answer,
             overdue,
+            is_cancelled,
             ..
         } = later;
-        let collected = self.within_max_run(answer.as_mut()).await;
+        let collected = self.within_lease(answer.as_mut()).await;
+        if collected.is_none() {
+            is_cancelled.store(true, Ordering::Release);
+        }
         drop(answer);
+        let Some(collected) = collected else {
+            return;
+        };
         let encoded = collected
             .unwrap_or_else(|Elapsed| Encoded::empty(OutcomeKind::Tombstone, Some(overdue)));
         if let (Meanwhile::Unknown, Encoded::Store(answer)) = (&self.meanwhile, &encoded)
@@ -134,6 +148,22 @@ impl IncompleteAnswer {
         if let Some(held) = self.held.take() {
             held.settle(encoded).await;
         }
+    }
+
+    /// Waits for the answer. `None`: the lease is lost, and that cancels the body.
+    async fn within_lease(
+        &mut self,
+        answer: Pin<&mut (dyn Future<Output = Encoded> + Send)>,
+    ) -> Option<Result<Encoded, Elapsed>> {
+        let lease = self.held.as_ref().map(|held| Arc::clone(&held.lease))?;
+        let cancels = lease.policy.on_lease_lost() == OnLeaseLost::Cancel;
+        let mut limited = pin!(self.within_max_run(answer));
+        let mut lost = pin!(lease.until_lost());
+        poll_fn(|cx| match limited.as_mut().poll(cx) {
+            Poll::Pending if cancels => lost.as_mut().poll(cx).map(|()| None),
+            collected => collected.map(Some),
+        })
+        .await
     }
 
     /// Waits for the answer, and sends an unconfirmed unknown outcome meanwhile.
@@ -150,24 +180,23 @@ impl IncompleteAnswer {
         let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
             return limited.await;
         };
-        let mut confirmed = false;
         let collected = {
             let times = (clock.now(), held.lease.run_left());
             let mut sending = pin!(held.complete(finished, times, Duration::ZERO, false));
-            let mut sent = false;
+            // Of a lost lease, the store has refused it.
+            let mut sent = held.lease.is_lost();
             poll_fn(|cx| {
                 if !sent && let Poll::Ready(settled) = sending.as_mut().poll(cx) {
                     sent = true;
-                    if let Some(Settled::Own) = settled {
-                        confirmed = true;
-                        held.lease.extend_unclaimed();
+                    if settled.is_some() && !held.lease.slot.is_unclaimed() {
+                        held.core.background.lose(&held.lease);
                     }
                 }
                 limited.as_mut().poll(cx)
             })
             .await
         };
-        if confirmed {
+        if held.lease.slot.is_unclaimed() {
             self.meanwhile = Meanwhile::Unknown;
         }
         collected

@@ -217,6 +217,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 let mut head = Response::new(());
                 *head.status_mut() = status;
                 *head.headers_mut() = parts.headers.clone();
+                *head.extensions_mut() = parts.extensions.clone();
                 let (recorder, body) = Recorder::new(body, head, max_bytes);
                 (
                     Buffered::recorded(body),
@@ -384,6 +385,7 @@ where
                 let recorder = recorder.take().expect("a response is encoded once");
                 let without_response = rules.profile.status.without_response();
                 return Encoded::later(LaterAnswer {
+                    is_cancelled: Arc::clone(&recorder.is_cancelled),
                     answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
                     is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
                     overdue: Unencodable::Stream,

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use ::http::{HeaderMap, Response};
@@ -17,6 +18,10 @@ use tokio::task::consume_budget;
 
 use crate::env::catch_unwind::{Panic, unwind};
 use crate::env::lock::Lock;
+
+/// The panic of a client's body whose stream was dropped.
+const CANCELLED: &str =
+    "the lease was lost, and the stream was dropped for that, as `on_lease_lost = cancel` requires";
 
 /// The longest frame that is copied for the client while the stream goes on.
 const FRAME: usize = 32 << 10;
@@ -55,14 +60,16 @@ pub(super) enum Recorded {
     Broken,
 }
 
-/// Reads a stream. Dropped before the end of it, it leaves the rest to the client.
+/// Reads a stream. Dropped before the end of it, it leaves the rest to the client, unless it is cancelled.
 pub(super) struct Recorder<B: Body> {
     recording: Arc<Lock<Recording<B>>>,
     /// `None`: it has ended.
     stream: Option<Pin<Box<B>>>,
-    /// Status and headers of the response.
+    /// The response without its body.
     pub(super) head: Response<()>,
     max_bytes: usize,
+    /// Whether the stream is dropped with this.
+    pub(super) is_cancelled: Arc<AtomicBool>,
 }
 
 /// The body of a recorded stream, as its client gets it.
@@ -89,6 +96,7 @@ impl<B: Body> Recorder<B> {
             stream: Some(Box::pin(stream)),
             head,
             max_bytes,
+            is_cancelled: Arc::default(),
         };
         (Box::new(recorder), body)
     }
@@ -165,7 +173,13 @@ impl<B: Body> Recorder<B> {
 
 impl<B: Body> Drop for Recorder<B> {
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        if self.is_cancelled.load(Ordering::Acquire) {
+            // An end would look like the end of the stream, and an error of the handler's type cannot be made here.
+            self.end(StreamEnd::Panicked(Box::new(CANCELLED)));
+        } else {
             self.end(StreamEnd::Rest(stream));
         }
     }

@@ -145,27 +145,31 @@ async fn a_response_chooses_its_life() {
             Duration::from_secs(1),
         ),
     ] {
-        let (fixture, calls) = (Fixture::new(), Arc::new(AtomicUsize::new(0)));
-        let counted = Arc::clone(&calls);
-        let layer = fixture.layer().ttl(hours(24)).error_ttl(minutes(10));
-        let layer = layer.ttl_of(move |response| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(response.status, status);
-            Some(response.extensions.get::<For>()?.0)
-        });
-        let shop = fixture.orders(layer, move |run| {
-            let extension = chosen.map(|life| Extension(For(life)));
-            (status, extension, run.to_string())
-        });
-        let row = format!("{status} {chosen:?}");
-        let answer = async || send(&shop, order("tea")).await.body;
-        assert_eq!(answer().await, "1", "{row}");
-        let millisecond = Duration::from_millis(1);
-        fixture.clock.advance(life.saturating_sub(millisecond));
-        assert_eq!(answer().await, "1", "{row}");
-        assert_eq!(calls.load(Ordering::SeqCst), 1, "{row}");
-        fixture.clock.advance(millisecond);
-        assert_eq!(answer().await, "2", "{row}");
+        for of_type in ["text/plain", "text/event-stream"] {
+            let (fixture, calls) = (Fixture::new(), Arc::new(AtomicUsize::new(0)));
+            let counted = Arc::clone(&calls);
+            let layer = fixture.layer().ttl(hours(24)).error_ttl(minutes(10));
+            let layer = layer.ttl_of(move |response| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(response.status, status);
+                Some(response.extensions.get::<For>()?.0)
+            });
+            let shop = fixture.orders(layer, move |run| {
+                let extension = chosen.map(|life| Extension(For(life)));
+                let body = Body::from(run.to_string());
+                (status, [("content-type", of_type)], extension, body)
+            });
+            let row = format!("{status} {chosen:?} {of_type}");
+            let answer = async || send(&shop, order("tea")).await.body;
+            assert_eq!(answer().await, "1", "{row}");
+            fixture.saw("completed", 1).await;
+            let millisecond = Duration::from_millis(1);
+            fixture.clock.advance(life.saturating_sub(millisecond));
+            assert_eq!(answer().await, "1", "{row}");
+            assert_eq!(calls.load(Ordering::SeqCst), 1, "{row}");
+            fixture.clock.advance(millisecond);
+            assert_eq!(answer().await, "2", "{row}");
+        }
     }
 }
 

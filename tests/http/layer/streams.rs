@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,13 +18,13 @@ use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
-use idem_runtime::{Engine, OnRunning, Reconciled, context};
+use idem_runtime::{Context, Engine, OnLeaseLost, OnRunning, OnUnconfirmed, Reconciled, context};
 use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, is_lost, next};
 use crate::client::{
-    Answer, Fixture, KEY, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data, frames, gated,
-    leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
+    Answer, Fixture, Gate, KEY, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data, frames,
+    gated, leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
 };
 use crate::server::{Server, with_key as raw};
 
@@ -59,6 +59,21 @@ impl Shop {
             service,
             source: Some(source),
         }
+    }
+
+    /// With its engine over a store that can fail; and a layer of another server over the same records.
+    fn with_faults(
+        set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
+    ) -> (Self, Faulty, IdempotencyLayer) {
+        let fixture = Fixture::new();
+        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
+        let faulty = Faulty::new(store.clone());
+        let engine = Engine::builder(faulty.clone()).clock(fixture.clock.clone());
+        let engine = engine.observer(fixture.events.clone()).build().unwrap();
+        let layer = set(IdempotencyLayer::public(engine, "shop.api"));
+        let other = Engine::builder(store).clock(fixture.clock.clone());
+        let other = set(IdempotencyLayer::public(other.build().unwrap(), "shop.api"));
+        (Self::of_type(fixture, layer, EVENTS, 200), faulty, other)
     }
 
     /// The handler sends this.
@@ -243,7 +258,7 @@ impl http_body::Body for Bomb {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        _: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         let event = self.0.take().expect("the handler dies");
         Poll::Ready(Some(data(event)))
@@ -354,6 +369,26 @@ fn a_crash_in_the_middle_starts_no_other_handler() {
     drop(first);
 }
 
+/// The record outlives the stream, however short the life of an answer is.
+#[tokio::test]
+async fn a_stream_outlasts_the_life_of_its_answer() {
+    let second = Duration::from_secs(1);
+    let mut shop = Shop::open(|layer| {
+        let layer = layer.ttl(second).error_ttl(second);
+        layer.on_running(OnRunning::Reject)
+    });
+    drop(shop.first().await);
+    for _ in 0..14 {
+        shop.fixture.clock.advance(Duration::from_mins(1));
+        assert_streaming(&shop.repeat().await);
+    }
+    shop.write(TWO);
+    shop.end();
+    shop.completed().await;
+    assert_both(&shop.repeat().await);
+    assert_eq!(shop.fixture.runs(), 1);
+}
+
 /// With a hook the claim is held: a hook that ran beside the handler could start another.
 #[test]
 fn a_hook_is_asked_after_a_crash_and_not_during_the_stream() {
@@ -427,6 +462,115 @@ async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
     assert_eq!(fixture.events.count("lease lost"), 0);
     drop((source, response));
     fixture.saw("completed value", 1).await;
+}
+
+/// The claim of a stream that is held lapses in an outage, and another server takes it over.
+#[tokio::test]
+async fn a_held_stream_loses_its_lease_as_a_running_handler() {
+    for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
+        let (mut shop, store, other) = Shop::with_faults(|layer| {
+            let layer = layer.on_lease_lost(on_lease_lost);
+            layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
+        });
+        let mut response = shop.first().await;
+        store.fail(StoreOperation::Renew, [Fault::Unreachable]);
+        shop.fixture.clock.advance(Duration::from_secs(31));
+        shop.fixture.saw("renewal failed", 1).await;
+        let other = routed(axum::routing::post("never"), other);
+        let row = ("after the lease", order(""), replayed("found"));
+        shop.fixture.walk(&other, [row]).await;
+        if on_lease_lost == OnLeaseLost::Cancel {
+            let source = shop.source.as_ref().unwrap();
+            patiently("the stream is dropped", source.closed()).await;
+            let rest = patiently("its client learns of it", spawn_next(response)).await;
+            assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
+        } else {
+            let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
+            patiently("the next renewal is due", renewed).await;
+            shop.fixture.clock.advance(Duration::from_secs(3));
+            shop.fixture.saw("lease lost", 1).await;
+            shop.write(TWO);
+            assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
+            shop.end();
+            shop.fixture.saw("adopted", 1).await;
+        }
+        let row = ("afterwards", order(""), replayed("found"));
+        shop.fixture.walk(&other, [row]).await;
+    }
+}
+
+fn spawn_next(
+    mut response: Response,
+) -> tokio::task::JoinHandle<Option<Result<Vec<u8>, axum::Error>>> {
+    tokio::spawn(async move { next(&mut response).await })
+}
+
+/// The record was lost, and another request has the key: the store does not take the unknown outcome.
+#[tokio::test]
+async fn a_stream_whose_unknown_outcome_is_refused_is_unconfirmed() {
+    for on_unconfirmed in [OnUnconfirmed::Fail, OnUnconfirmed::Return] {
+        let second = Duration::from_secs(1);
+        let (shop, store, other) = Shop::with_faults(|layer| {
+            let layer = layer.ttl(second).error_ttl(second);
+            layer.on_unconfirmed(on_unconfirmed)
+        });
+        let handler = Handler::default();
+        let service = handler.service(shop.layer.clone());
+        let client = spawn(&service, order("tea"));
+        let context = handler.runs().await;
+        store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+        shop.fixture.clock.advance(Duration::from_secs(61));
+        let other = shop.fixture.orders(other, |run| run.to_string());
+        let row = ("another request", order("rum"), ran("1"));
+        shop.fixture.walk(&other, [row]).await;
+        drop(handler.answers(ONE));
+        let client = patiently("an answer", client).await.unwrap();
+        if on_unconfirmed == OnUnconfirmed::Fail {
+            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+        } else {
+            assert_eq!(client.said(), (200, ONE));
+        }
+        assert!(context.lease_remaining().is_zero());
+    }
+}
+
+/// A handler that is at a gate before its stream, and watches its lease.
+#[derive(Default)]
+struct Handler {
+    gate: Arc<Gate>,
+    context: Arc<Mutex<Option<Context>>>,
+    body: Arc<Mutex<Option<Body>>>,
+}
+
+impl Handler {
+    fn service(&self, layer: IdempotencyLayer) -> Router {
+        let (gate, body) = (Arc::clone(&self.gate), Arc::clone(&self.body));
+        let of_test = Arc::clone(&self.context);
+        let answers = axum::routing::post(move || async move {
+            *of_test.lock().unwrap() = Some(context());
+            gate.started.notify_one();
+            gate.go_on.notified().await;
+            (
+                [("content-type", EVENTS)],
+                body.lock().unwrap().take().unwrap(),
+            )
+        });
+        routed(answers, layer)
+    }
+
+    async fn runs(&self) -> Context {
+        self.gate.runs().await;
+        self.context.lock().unwrap().take().unwrap()
+    }
+
+    /// It answers with a stream that begins with this.
+    fn answers(&self, text: &'static str) -> Source {
+        let (source, body) = frames();
+        source.send(data(text)).unwrap();
+        *self.body.lock().unwrap() = Some(body);
+        self.gate.go_on.notify_one();
+        source
+    }
 }
 
 #[tokio::test]

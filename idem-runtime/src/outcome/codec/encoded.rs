@@ -4,6 +4,8 @@ use std::any::type_name;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::failure::Unencodable;
 use super::format::Format;
@@ -54,6 +56,8 @@ pub(crate) struct LaterAnswer {
     pub(crate) is_unknown_meanwhile: bool,
     /// The reason not to store it if it is not complete within `max_run`.
     pub(crate) overdue: Unencodable,
+    /// Set before the answer is dropped because the lease is lost: the part of it that the caller has ends as well.
+    pub(crate) is_cancelled: Arc<AtomicBool>,
 }
 
 debug_fields!(LaterAnswer {
