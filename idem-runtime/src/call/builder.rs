@@ -179,7 +179,7 @@ impl<P, L> CallBuilder<P, L> {
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// use idem_runtime::clock::ManualClock;
     /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
-    /// use std::{sync::Arc, time::Duration};
+    /// use std::time::Duration;
     ///
     /// #[derive(serde::Serialize, serde::Deserialize)]
     /// struct Quote {
@@ -187,9 +187,9 @@ impl<P, L> CallBuilder<P, L> {
     ///     valid_secs: u64,
     /// }
     ///
-    /// let clock = Arc::new(ManualClock::new());
+    /// let clock = ManualClock::new();
     /// let store = MemoryStore::builder().clock(clock.clone()).build();
-    /// let engine = Engine::builder(store).clock(clock.clone()).build();
+    /// let engine = Engine::builder(store).clock(clock.clone()).build()?;
     /// let ask = async |cents| {
     ///     let call = engine.operation("quotes.ask").key("EUR/USD");
     ///     let call = call.ttl_of(|quote: &Quote| Duration::from_secs(quote.valid_secs));
