@@ -573,6 +573,43 @@ impl Handler {
     }
 }
 
+/// An ordinary answer is stored as well once the other attempt has ended without one.
+#[tokio::test]
+async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
+    let (shop, store, other) = Shop::with_faults(|layer| layer.on_running(OnRunning::Reject));
+    let handler = Handler::default();
+    let client = spawn(&handler.service(shop.layer.clone()), order(""));
+    handler.runs().await;
+    store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+    shop.fixture.clock.advance(Duration::from_secs(31));
+    let gate = Arc::new(Gate::default());
+    let through = Arc::clone(&gate);
+    let fails = axum::routing::post(move || async move {
+        through.started.notify_one();
+        through.go_on.notified().await;
+        http::StatusCode::SERVICE_UNAVAILABLE
+    });
+    let again = routed(fails, other);
+    let second = spawn(&again, order(""));
+    gate.runs().await;
+    let source = handler.answers(ONE);
+    let client = patiently("a refusal", client).await.unwrap();
+    assert_eq!(client.problem(), (409, "request-running"));
+    gate.go_on.notify_one();
+    let second = patiently("it fails", second).await.unwrap();
+    assert_eq!(second.status, 503);
+    source.send(data(TWO)).unwrap();
+    drop(source);
+    patiently("it is stored", async {
+        while shop.fixture.events.count("completed value") == 0 {
+            shop.fixture.clock.advance(Duration::from_millis(100));
+            others().await;
+        }
+    })
+    .await;
+    assert_both(&send(&again, order("")).await);
+}
+
 #[tokio::test]
 async fn a_reset_in_the_middle_lets_the_next_request_run() {
     for next_comes_first in [true, false] {
