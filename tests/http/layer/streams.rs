@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use http_body::Frame;
 use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::clock::Clock as _;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
@@ -608,6 +609,41 @@ async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
     })
     .await;
     assert_both(&send(&again, order("")).await);
+}
+
+/// The life runs from the first send, and not from the end of an outage.
+#[tokio::test]
+async fn an_outage_does_not_prolong_a_chosen_life() {
+    let life = Duration::from_hours(10);
+    let (shop, store, _) = Shop::with_faults(|layer| {
+        let layer = layer.on_unconfirmed(OnUnconfirmed::Return);
+        layer.ttl_of(move |_| Some(life))
+    });
+    let clock = &shop.fixture.clock;
+    let orders = shop
+        .fixture
+        .orders(shop.layer.clone(), |run| run.to_string());
+    store.fail(StoreOperation::Complete, [Fault::Hangs, Fault::Hangs]);
+    let begun = clock.now();
+    let client = spawn(&orders, order(""));
+    patiently("it is sent", async {
+        while store.count(StoreOperation::Complete) == 0 {
+            others().await;
+        }
+    })
+    .await;
+    clock.advance(Duration::from_secs(2));
+    let client = patiently("an unconfirmed answer", client).await.unwrap();
+    assert_eq!(client.said(), (200, "1"));
+    patiently("it is stored", async {
+        while shop.fixture.events.count("completed value") == 0 {
+            clock.advance(Duration::from_secs(1));
+            others().await;
+        }
+    })
+    .await;
+    let elapsed = clock.now().saturating_sub(begun);
+    assert_eq!(shop.entry().await.left() + elapsed, life);
 }
 
 #[tokio::test]
