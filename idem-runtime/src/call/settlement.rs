@@ -36,7 +36,9 @@ use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, Header, Journal, JournalKind, OutcomeKind, Owner, Record, State};
+use crate::record::{
+    AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Owner, Record, State,
+};
 use crate::store::{ReadReply, StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
@@ -69,6 +71,9 @@ pub(crate) const REPLY: Duration = Duration::from_secs(2);
 /// Upper bound of the time for a reply. The time doubles after each failure in the background.
 const LONGEST_REPLY: Duration = Duration::from_secs(60);
 
+/// Lower bound of the rest of a chosen life.
+const LEAST_REST: Duration = Duration::from_secs(1);
+
 /// Reason for which an answer is not stored: [`CompleteReply::Mismatch`].
 const TAKEN: &str = "the record was lost, and a call with other arguments has the key";
 
@@ -91,10 +96,24 @@ pub(crate) struct Finished {
     outcome: OutcomeKind,
     /// How long the store keeps it.
     life: Duration,
+    /// Whether the answer chose it: it runs from the first send, because it says how long the answer is valid.
+    is_life_chosen: bool,
     record: Bytes,
 }
 
 impl Finished {
+    /// The record with the rest of a chosen life, so long after the first send. `None`: the record as it is.
+    fn shortened(&self, elapsed: Duration) -> Option<Bytes> {
+        if !self.is_life_chosen || elapsed.is_zero() {
+            return None;
+        }
+        let mut header = Header::decode(&self.record).ok()?;
+        header.retain = self.life.saturating_sub(elapsed).max(LEAST_REST);
+        let mut record = self.record.to_vec();
+        record[..HEADER].copy_from_slice(&header.encode());
+        Some(record.into())
+    }
+
     /// The reason of an unknown outcome.
     fn cause(&self) -> Option<Cause> {
         match self.outcome {
@@ -321,6 +340,7 @@ impl HeldClaim {
             finished: Finished {
                 outcome,
                 life: header.retain,
+                is_life_chosen: header.retain != self.policy().life_of(outcome, ChosenLife::Open),
                 record: record.into(),
             },
             is_retried_when_overtaken: !is_business_error(outcome, schema),
@@ -353,6 +373,7 @@ impl HeldClaim {
             finished: Finished {
                 outcome: OutcomeKind::Unknown,
                 life: header.retain,
+                is_life_chosen: false,
                 record: Record::with_journal(header, &journal).into_bytes(),
             },
             is_retried_when_overtaken: true,
@@ -483,8 +504,9 @@ impl HeldClaim {
             let reply = {
                 // A panic in the background would otherwise end the storing of an answer that the caller has.
                 let store = &self.core.store;
-                let reply =
-                    contained(async { store.complete(key, Some(&claim), &finished.record).await });
+                let shortened = finished.shortened(sent.saturating_sub(first));
+                let record = shortened.as_ref().unwrap_or(&finished.record);
+                let reply = contained(async { store.complete(key, Some(&claim), record).await });
                 deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
@@ -571,6 +593,7 @@ impl HeldClaim {
             outcome,
             life,
             ref record,
+            ..
         } = *finished;
         let cause = finished.cause();
         if cause == Some(Cause::Streaming) {

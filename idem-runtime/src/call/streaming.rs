@@ -6,7 +6,7 @@
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|
-//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, and storing the unknown outcome is repeated | its answer counts, and this one is dropped |
+//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, and storing the unknown outcome is repeated | its answer counts, and the caller is refused; this one is stored if the other attempt ends without an answer |
 //! | while the answer comes | the outcome is unknown | nothing is sent | only after a reset by an operator, see below |
 //! | while the complete answer is stored | the outcome is unknown | storing continues in the background, as of every answer | its stored answer counts; while it holds a claim, this answer waits for it |
 //!
@@ -18,7 +18,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -76,15 +75,18 @@ impl HeldClaim {
             _run_permit: run_permit,
         };
         Box::pin(async move {
-            if let Some(settled) = incomplete.begin().await {
-                return settled;
-            }
+            let settled = match incomplete.begin().await {
+                None => Settled::Own,
+                // The successor may still crash or release the key: then the complete answer saves a third run.
+                Some(overtaken @ Settled::Overtaken(_)) => overtaken,
+                Some(settled) => return settled,
+            };
             let collected = CallSpan::current().instrument(incomplete.collect(*later));
             match Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(collected)),
                 Err(_) => core.background.spawn(collected),
             }
-            Settled::Own
+            settled
         })
     }
 }
@@ -181,8 +183,8 @@ impl IncompleteAnswer {
             return limited.await;
         };
         let collected = {
-            let times = (clock.now(), held.lease.run_left());
-            let mut sending = pin!(held.complete(finished, times, Duration::ZERO, false));
+            let left = held.lease.run_left();
+            let mut sending = pin!(held.complete(finished, (clock.now(), left), left, false));
             // Of a lost lease, the store has refused it.
             let mut sent = held.lease.is_lost();
             poll_fn(|cx| {

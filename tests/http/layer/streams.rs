@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use http_body::Frame;
 use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::clock::Clock as _;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
@@ -475,27 +476,27 @@ async fn a_held_stream_loses_its_lease_as_a_running_handler() {
         let mut response = shop.first().await;
         store.fail(StoreOperation::Renew, [Fault::Unreachable]);
         shop.fixture.clock.advance(Duration::from_secs(31));
-        shop.fixture.saw("renewal failed", 1).await;
         let other = routed(axum::routing::post("never"), other);
-        let row = ("after the lease", order(""), replayed("found"));
-        shop.fixture.walk(&other, [row]).await;
+        let found = || ("after the lease", order(""), replayed("found"));
         if on_lease_lost == OnLeaseLost::Cancel {
             let source = shop.source.as_ref().unwrap();
             patiently("the stream is dropped", source.closed()).await;
             let rest = patiently("its client learns of it", spawn_next(response)).await;
             assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
-        } else {
-            let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
-            patiently("the next renewal is due", renewed).await;
-            shop.fixture.clock.advance(Duration::from_secs(3));
-            shop.fixture.saw("lease lost", 1).await;
-            shop.write(TWO);
-            assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
-            shop.end();
-            shop.fixture.saw("adopted", 1).await;
+            shop.fixture.walk(&other, [found()]).await;
+            continue;
         }
-        let row = ("afterwards", order(""), replayed("found"));
-        shop.fixture.walk(&other, [row]).await;
+        shop.fixture.saw("renewal failed", 1).await;
+        shop.fixture.walk(&other, [found()]).await;
+        let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
+        patiently("the next renewal is due", renewed).await;
+        shop.fixture.clock.advance(Duration::from_secs(3));
+        shop.fixture.saw("lease lost", 1).await;
+        shop.write(TWO);
+        assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
+        shop.end();
+        shop.fixture.saw("adopted", 1).await;
+        shop.fixture.walk(&other, [found()]).await;
     }
 }
 
@@ -571,6 +572,78 @@ impl Handler {
         self.gate.go_on.notify_one();
         source
     }
+}
+
+/// An ordinary answer is stored as well once the other attempt has ended without one.
+#[tokio::test]
+async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
+    let (shop, store, other) = Shop::with_faults(|layer| layer.on_running(OnRunning::Reject));
+    let handler = Handler::default();
+    let client = spawn(&handler.service(shop.layer.clone()), order(""));
+    handler.runs().await;
+    store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+    shop.fixture.clock.advance(Duration::from_secs(31));
+    let gate = Arc::new(Gate::default());
+    let through = Arc::clone(&gate);
+    let fails = axum::routing::post(move || async move {
+        through.started.notify_one();
+        through.go_on.notified().await;
+        http::StatusCode::SERVICE_UNAVAILABLE
+    });
+    let again = routed(fails, other);
+    let second = spawn(&again, order(""));
+    gate.runs().await;
+    let source = handler.answers(ONE);
+    let client = patiently("a refusal", client).await.unwrap();
+    assert_eq!(client.problem(), (409, "request-running"));
+    gate.go_on.notify_one();
+    let second = patiently("it fails", second).await.unwrap();
+    assert_eq!(second.status, 503);
+    source.send(data(TWO)).unwrap();
+    drop(source);
+    patiently("it is stored", async {
+        while shop.fixture.events.count("completed value") == 0 {
+            shop.fixture.clock.advance(Duration::from_millis(100));
+            others().await;
+        }
+    })
+    .await;
+    assert_both(&send(&again, order("")).await);
+}
+
+/// The life runs from the first send, and not from the end of an outage.
+#[tokio::test]
+async fn an_outage_does_not_prolong_a_chosen_life() {
+    let life = Duration::from_hours(10);
+    let (shop, store, _) = Shop::with_faults(|layer| {
+        let layer = layer.on_unconfirmed(OnUnconfirmed::Return);
+        layer.ttl_of(move |_| Some(life))
+    });
+    let clock = &shop.fixture.clock;
+    let orders = shop
+        .fixture
+        .orders(shop.layer.clone(), |run| run.to_string());
+    store.fail(StoreOperation::Complete, [Fault::Hangs, Fault::Hangs]);
+    let begun = clock.now();
+    let client = spawn(&orders, order(""));
+    patiently("it is sent", async {
+        while store.count(StoreOperation::Complete) == 0 {
+            others().await;
+        }
+    })
+    .await;
+    clock.advance(Duration::from_secs(2));
+    let client = patiently("an unconfirmed answer", client).await.unwrap();
+    assert_eq!(client.said(), (200, "1"));
+    patiently("it is stored", async {
+        while shop.fixture.events.count("completed value") == 0 {
+            clock.advance(Duration::from_secs(1));
+            others().await;
+        }
+    })
+    .await;
+    let elapsed = clock.now().saturating_sub(begun);
+    assert_eq!(shop.entry().await.left() + elapsed, life);
 }
 
 #[tokio::test]
