@@ -15,8 +15,8 @@
 //!     422 UnprocessableEntityException: this key came before with another request: a new request needs a new key
 //!     422 UnprocessableEntityException: this key came before with another request: a new request needs a new key
 //! a commit to what the table is no longer, and again
-//!     409 CommitFailedException: not met: {"current-schema-id":7,"type":"assert-current-schema-id"}
-//!     409 CommitFailedException: not met: {"current-schema-id":7,"type":"assert-current-schema-id"}
+//!     409 CommitFailedException: not met: "assert-current-schema-id"
+//!     409 CommitFailedException: not met: "assert-current-schema-id"
 //! the end of the table, and again
 //!     204
 //!     204, replayed

@@ -62,7 +62,8 @@ impl Commit {
     pub(crate) fn apply(&self, metadata: Value) -> Result<Value, Refusal> {
         for requirement in &self.requirements {
             if !holds(requirement, &metadata).ok_or_else(|| malformed(requirement))? {
-                return Err(Refusal::CommitFailed(format!("not met: {requirement}")));
+                let of_type = &requirement["type"];
+                return Err(Refusal::CommitFailed(format!("not met: {of_type}")));
             }
         }
         updated(metadata, &self.updates)

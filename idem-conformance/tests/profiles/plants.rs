@@ -152,6 +152,8 @@ fn by_value(layer: IdempotencyLayer, change: fn(&mut Value)) -> IdempotencyLayer
         // Not an integer in one request and a decimal in the other.
         let quantity = value["quantity"].as_f64();
         value["quantity"] = quantity.into();
+        // The order of members is kept where another crate enables `preserve_order`.
+        value.sort_all_objects();
         Some(value.to_string().into_bytes())
     }))
 }

@@ -28,6 +28,9 @@ pub(super) fn string_at(document: &[u8], pointer: &Pointer) -> Result<Option<Str
     }
 }
 
+/// The name under which serde_json reads a number with all its digits.
+const NUMBER: &str = "$serde_json::private::Number";
+
 enum Found {
     Nothing,
     Text(String),
@@ -100,6 +103,11 @@ impl<'de> Visitor<'de> for Way<'_> {
             .then_some(Found::Refused(KeyRefusal::NotAString));
         while let Some(name) = members.next_key::<String>()? {
             match step {
+                // A number, where another crate enables `arbitrary_precision`.
+                _ if name == NUMBER => {
+                    members.next_value::<IgnoredAny>()?;
+                    found = Some(self.ends());
+                }
                 Some((wanted, _)) if *wanted == name && found.is_some() => {
                     members.next_value::<IgnoredAny>()?;
                     found = Some(Found::Refused(KeyRefusal::Repeated));

@@ -53,6 +53,12 @@ fn a_member_is_found_where_its_pointer_leads_and_nowhere_else() {
         ("/m/k", r#"{"m":{},"m":{"k":"a"}}"#, Err(Repeated)),
         ("/m/k", r#"{"m":"a"}"#, Err(Unreadable)),
         ("/m/k", r#"{"m":7}"#, Err(Unreadable)),
+        // As serde_json has the number where another crate enables `arbitrary_precision`.
+        (
+            "/m/k",
+            r#"{"m":{"$serde_json::private::Number":"7"}}"#,
+            Err(Unreadable),
+        ),
         ("/k", "a", Err(Unreadable)),
         ("/k", " ", Err(Unreadable)),
         ("/k", r#""a""#, Err(Unreadable)),
