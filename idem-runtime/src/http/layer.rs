@@ -95,7 +95,7 @@ use crate::policy::{
 /// | exceeds [`max_response_bytes`](Self::max_response_bytes), or [`max_run`](Self::max_run) | gets the rest as it comes | 500 `answer-lost` |
 /// | has a server that is killed | is cut off | 500 `outcome-unknown` |
 ///
-/// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`], the
+/// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`](super::KeyVerdict::Release), the
 /// claim is held until the end of the stream instead: a repeat gets 409 `request-running`, and after a crash the hook
 /// decides, or the request is executed again.
 ///
