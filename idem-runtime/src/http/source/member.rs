@@ -28,7 +28,7 @@ pub(super) fn string_at(document: &[u8], pointer: &Pointer) -> Result<Option<Str
     }
 }
 
-/// The name under which serde_json reads a number with all its digits.
+/// The name under which `serde_json` reads a number with all its digits.
 const NUMBER: &str = "$serde_json::private::Number";
 
 enum Found {
