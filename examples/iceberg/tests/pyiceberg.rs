@@ -88,7 +88,7 @@ pub(crate) fn count() -> usize {
 /// Creates the table that all share.
 pub(crate) fn share_a_table(base: &str) {
     let mut client = CatalogClient::start(base, "owner", PATIENCE, true);
-    // Commits to it get in each other's way, and PyIceberg makes others of those that fail.
+    // Commits to it conflict, and PyIceberg commits anew after a conflict.
     let patient = json!({ "commit.retry.num-retries": 100, "commit.retry.min-wait-ms": 10 });
     for operation in [
         json!({ "operation": "create_namespace", "namespace": "shared" }),

@@ -35,7 +35,7 @@ pub(crate) struct Rules {
     pub(super) max_response_bytes: Option<usize>,
     /// `None`: HTTP itself.
     pub(super) protocol: Option<Arc<dyn Protocol>>,
-    /// The media types of streams besides those that are always streams.
+    /// Further media types of streams, beyond the two fixed ones.
     pub(super) stream_types: Vec<String>,
     /// Whether streams are not recorded.
     pub(super) passes_streams: bool,

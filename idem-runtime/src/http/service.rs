@@ -186,7 +186,7 @@ where
     }
 }
 
-/// Adds the headers that echo a key, in place of those that the response has.
+/// Adds the headers that echo a key, replacing the response's own.
 fn add<B>(echo: Option<Box<HeaderMap>>, response: &mut Response<B>) {
     let headers = response.headers_mut();
     for (name, value) in echo.into_iter().flat_map(|echo| *echo) {

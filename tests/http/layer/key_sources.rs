@@ -156,7 +156,7 @@ async fn a_request_without_a_key_in_its_body_passes_with_the_body_whole() {
     let body = r#"{"meta":{"key":"a"}}"#;
     let seen = "a {\"meta\":{\"key\":\"a\"}}";
     let rows = [
-        ("of nobody", bare(body), Refused(403, "caller-unknown")),
+        ("of no caller", bare(body), Refused(403, "caller-unknown")),
         ("of acme", of_tenant("acme", bare(body)), ran(seen)),
         ("again", of_tenant("acme", bare(body)), replayed(seen)),
     ];

@@ -302,7 +302,7 @@ async fn a_stream_over_the_limit_passes_and_is_lost() {
             drop(response);
             shop.write(TWO);
             shop.fixture.saw("unsaved: it is larger than 30", 1).await;
-            // Nobody reads it.
+            // The stream has no reader.
             let source = shop.source.as_ref().unwrap();
             patiently("the stream is dropped", source.closed()).await;
             is_lost(&shop.fixture, &shop.service).await;

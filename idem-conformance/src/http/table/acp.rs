@@ -62,7 +62,7 @@ rows! {
     "6.3" Must "replay": "A repeat gets the first response with its status." => Repeats(Usual);
     "6.3" Must "replay_of_4xx": "A repeat of a request that the endpoint answered with 4xx gets that response."
         => Repeats(Rejected);
-    "6.3" States "update": "Endpoints that update a session do so as those that create one." => Repeats(Elsewhere);
+    "6.3" States "update": "Updates of a session replay as its creation does." => Repeats(Elsewhere);
     "6.3" Should "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
     "6.3" Should "replayed_4xx": "A replayed 4xx has `Idempotent-Replayed: true`." => Marks(Rejected);
     "6.3" Must "one_effect": "Side effects are not repeated." => OneEffect;

@@ -236,7 +236,7 @@ impl SqlStoreBuilder<super::backend::Postgres> {
     /// |---|---|---|
     /// | tokio-postgres, deadpool-postgres, bb8-postgres | `false` | one message |
     /// | sqlx, others | `true` | a transaction of its own: four round trips |
-    /// | diesel-async | `true` | the same, but the client itself names those that set up a connection |
+    /// | diesel-async | `true` | the same, but the client names its own set-up statements of a connection |
     ///
     /// `true` does not undo sqlx's `statement_cache_capacity(0)`. A statement in a transaction of the caller has a name
     /// if those of the store have one, or if sqlx keeps others on that connection; by tokio-postgres it never has one.
