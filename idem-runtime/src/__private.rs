@@ -9,8 +9,8 @@ pub use crate::call::reconcile::{
     unsettled,
 };
 pub use crate::call::{
-    BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,
-    run_in_task,
+    BodySlot, BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx,
+    entry, run, run_in_task,
 };
 pub use crate::env::catch_unwind::unwind;
 #[cfg(feature = "_certificates")]

@@ -315,8 +315,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) tells_age: bool,
     /// The label of the call's key.
     pub(crate) label: Option<KeyLabel>,
-    /// The shortest life of an answer that chooses one.
-    least_life: Duration,
+    /// The shortest life of an answer that chooses one, in seconds: a policy is copied into each claim.
+    least_life: u32,
 }
 
 /// The bounds of a `ttl`: 1 second to 10 years.
@@ -381,7 +381,7 @@ impl EffectivePolicy {
             reconciles: false,
             tells_age: true,
             label: None,
-            least_life: TTL.0,
+            least_life: 1,
         })
     }
 
@@ -415,7 +415,8 @@ impl EffectivePolicy {
 
     /// Keeps every record of the call for at least this long.
     pub(crate) fn for_at_least(mut self, life: Duration) -> Self {
-        self.least_life = self.least_life.max(life);
+        let seconds = u32::try_from(life.as_secs()).unwrap_or(u32::MAX);
+        self.least_life = self.least_life.max(seconds.saturating_add(1));
         self.given.error_ttl = Some(self.error_ttl().max(life));
         self.given.ttl = Some(self.ttl().max(life));
         self
@@ -456,7 +457,8 @@ impl EffectivePolicy {
         };
         match (outcome, chosen) {
             (OutcomeKind::Value | OutcomeKind::Error, ChosenLife::For(life)) if life < most => {
-                whole_millis(life.min(LONG)).max(self.least_life)
+                let least = Duration::from_secs(self.least_life.into());
+                whole_millis(life.min(LONG)).max(least).min(most)
             }
             _ => most,
         }

@@ -689,7 +689,7 @@ impl<'a> UnackedClaim<'a> {
         now: Duration,
     ) -> Result<TimedReply, Error> {
         let (core, key) = (self.core, self.key);
-        let (clock, operation) = (&*core.clock, key.operation());
+        let clock = &core.clock;
         let mut backoff = Backoff::new(&request.owner);
         let mut reply_deadline = now + core.limits.claim_deadline;
         // After an error the claim is sent again until then, and once more in any case.
@@ -706,7 +706,7 @@ impl<'a> UnackedClaim<'a> {
                 let admission = self.arm(reply_deadline.saturating_sub(sent));
                 let reply = pin!(core.store.claim(key, request, admission));
                 (
-                    deadline(clock, reply_deadline, reply).await,
+                    deadline(&**clock, reply_deadline, reply).await,
                     admission.waited(),
                 )
             };
@@ -730,7 +730,7 @@ impl<'a> UnackedClaim<'a> {
                     // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews
                     // it.
                     if late && received >= reply_deadline {
-                        return Err(slow(operation));
+                        return Err(slow(key.operation()));
                     }
                     if !late {
                         late = true;
@@ -748,7 +748,7 @@ impl<'a> UnackedClaim<'a> {
                     // The store has stated that further tries before the deadline are of no use.
                     if !error.is_transient() || error.retry_after().is_some() {
                         let is_outage = self.is_outage(Some(error.reach()), now);
-                        return Err(unavailable(operation, error).outage(is_outage));
+                        return Err(unavailable(key.operation(), error).outage(is_outage));
                     }
                     let is_last = failure.is_some() && now >= retry_until;
                     if is_last || now >= reply_deadline {
@@ -759,8 +759,10 @@ impl<'a> UnackedClaim<'a> {
                 }
                 Err(_) => {
                     // An earlier error of the store explains more than its silence.
-                    let error = failure
-                        .map_or_else(|| self.no_reply(), |error| unavailable(operation, *error));
+                    let error = failure.map_or_else(
+                        || self.no_reply(),
+                        |error| unavailable(key.operation(), *error),
+                    );
                     return Err(error.outage(self.is_outage(None, clock.now())));
                 }
             };

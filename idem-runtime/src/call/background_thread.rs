@@ -246,7 +246,7 @@ impl BackgroundThread {
         self.spawn_awaited(async move {
             let sent = state.clock.now();
             let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
-            let reply = contained(async { renewal.send(&*state.store, &lease).await });
+            let reply = contained(|| renewal.send(&*state.store, &lease));
             let renewed = match deadline(&*state.clock, sent + patience, pin!(reply)).await {
                 Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                     lease.renewed(sent);
@@ -439,7 +439,7 @@ impl ThreadState {
         let third = lease.lasts() / 3;
         let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
         // A panic would otherwise end the renewals of the lease.
-        let reply = contained(async { renewal.send(&*self.store, &lease).await });
+        let reply = contained(|| renewal.send(&*self.store, &lease));
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 self.outage.record_reply(sent);
@@ -478,11 +478,14 @@ impl ThreadState {
 }
 
 /// The reply of a store, whose panic, which the panic hook has reported, is a transient error.
-pub(crate) async fn contained<T>(
-    reply: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
+///
+/// The request is made inside: given as a future, it would take its space twice.
+pub(crate) async fn contained<T, F>(send: impl FnOnce() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     let panicked = || StoreError::new(StoreErrorKind::Unavailable, "the store has panicked");
-    let reply = unwind(pin!(reply)).await;
+    let reply = unwind(pin!(async { send().await })).await;
     reply.unwrap_or_else(|_| Err(panicked()))
 }
 

@@ -64,7 +64,9 @@ pub use self::engine::{Engine, HasEngine, InstallError};
 pub use self::in_tx::{BorrowedTx, CallInTx, borrow_tx};
 #[cfg(feature = "http")]
 pub(crate) use self::replay_count::ReplayCount;
-pub use self::run::{Run, run, run_in_task};
+#[cfg(feature = "http")]
+pub(crate) use self::run::run_in_own_slot;
+pub use self::run::{BodySlot, Run, run, run_in_task};
 pub use self::step::{Hook, NoHook, Step, StepCall, StepHook, StepName, step};
 #[cfg(feature = "_sql")]
 pub use self::step_in_tx::step_in_tx;

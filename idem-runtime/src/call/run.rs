@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::mem;
+use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{self, Poll, ready};
@@ -36,18 +37,32 @@ use crate::policy::OnLeaseLost;
 
 /// A call in progress.
 #[must_use = "the body runs only when the call is awaited"]
-pub struct Run<'b, O, P, F> {
+pub struct Run<O, P, S: BodySlot> {
     // A dropped call drops its body first, so that what the body owns, such as an open transaction, is dropped before
     // its key is released.
-    body: TypedBody<'b, O, P, F>,
+    body: TypedBody<O, P, S>,
     drive: Drive,
 }
 
 /// The body and the output of a call.
-struct TypedBody<'b, O, P, F> {
+struct TypedBody<O, P, S> {
     /// `None` once the body has completed or was dropped; never polled after that.
-    body: Pin<&'b mut Option<F>>,
+    body: Pin<S>,
     output: Output<O, P>,
+}
+
+/// The place of a body: that of its caller, or one of its own.
+pub trait BodySlot: DerefMut<Target = Option<Self::Body>> {
+    /// Its body.
+    type Body;
+}
+
+impl<F> BodySlot for &mut Option<F> {
+    type Body = F;
+}
+
+impl<F> BodySlot for Box<Option<F>> {
+    type Body = F;
 }
 
 /// Replays the stored answer, or runs `body` under a claim and stores its result.
@@ -59,7 +74,7 @@ pub fn run<O, P, F>(
     call: Call,
     mut output: Output<O, P>,
     body: Pin<&mut Option<F>>,
-) -> Run<'_, O, P, F>
+) -> Run<O, P, &mut Option<F>>
 where
     F: Future<Output = O>,
 {
@@ -68,10 +83,10 @@ where
     Run { body, drive }
 }
 
-/// No field is pinned: the body is pinned by the caller.
-impl<O, P, F> Unpin for Run<'_, O, P, F> {}
+/// No field is pinned: the body is pinned in its slot.
+impl<O, P, S: BodySlot> Unpin for Run<O, P, S> {}
 
-impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
+impl<O, P, S: BodySlot<Body: Future<Output = O>>> Future for Run<O, P, S> {
     type Output = O;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<O> {
@@ -83,7 +98,7 @@ impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
     }
 }
 
-impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
+impl<O, P, S: BodySlot<Body: Future<Output = O>>> PolledBody for TypedBody<O, P, S> {
     fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
@@ -99,25 +114,35 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
     }
 }
 
-impl<O, P, F> Drop for Run<'_, O, P, F> {
+impl<O, P, S: BodySlot> Drop for Run<O, P, S> {
     fn drop(&mut self) {
         self.drive.watch.in_scope(|_| self.body.drop_body());
     }
 }
 
-impl<O, P, F> OwnedBody for TypedBody<'_, O, P, F> {
+impl<O, P, S: BodySlot> OwnedBody for TypedBody<O, P, S> {
     fn drop_body(&mut self) {
         self.body.set(None);
     }
 }
 
-debug_fields!([O, P, F] Run<'_, O, P, F> {});
+debug_fields!([O, P, S: BodySlot] Run<O, P, S> {});
 
 /// As [`run`], with the body in a task of its own, which survives its caller.
-pub fn run_in_task<O, P, F>(
+pub fn run_in_task<O, P, F>(call: Call, output: Output<O, P>, body: F) -> impl Future<Output = O>
+where
+    F: Future<Output = O> + Send + 'static,
+    O: Send + 'static,
+    P: Send + 'static,
+{
+    run_in_own_slot(call, output, move || Box::pin(Some(body)))
+}
+
+/// The same for a body that is made once it is to run.
+pub(crate) fn run_in_own_slot<O, P, F>(
     call: Call,
     mut output: Output<O, P>,
-    body: F,
+    body: impl FnOnce() -> Pin<Box<Option<F>>>,
 ) -> impl Future<Output = O>
 where
     F: Future<Output = O> + Send + 'static,
@@ -134,12 +159,12 @@ where
         let from_error = output.refusal_constructor();
         // A task does not inherit the engine of its caller's `Engine::scope`.
         let scoped_engine = Engine::scoped();
-        let task = async move {
-            let body = pin!(Some(body));
-            let body = TypedBody { body, output };
-            Run { body, drive }.await
+        // Not a block, whose future would have room for output and drive twice.
+        let body = TypedBody {
+            body: body(),
+            output,
         };
-        let task = in_span(task);
+        let task = in_span(Run { body, drive });
         // There is no await between the grant and this line, so that no claim is lost here.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // Boxed, so that the future of a call has no room for its task.

@@ -506,7 +506,7 @@ impl HeldClaim {
                 let store = &self.core.store;
                 let shortened = finished.shortened(sent.saturating_sub(first));
                 let record = shortened.as_ref().unwrap_or(&finished.record);
-                let reply = contained(async { store.complete(key, Some(&claim), record).await });
+                let reply = contained(|| store.complete(key, Some(&claim), record));
                 deadline(clock, attempt.min(reply_deadline), pin!(reply)).await
             };
             let reply = match reply {
@@ -719,7 +719,7 @@ impl HeldClaim {
             journal = self.record_attempt(journal, end);
         }
         let journals = (replaces || !journal.is_empty()).then_some((&journal, None));
-        let release = || contained(async { store.release(key, &owner, remains, journals).await });
+        let release = || contained(|| store.release(key, &owner, remains, journals));
         loop {
             match self.core.retry_until(moment, &mut backoff, release).await {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is

@@ -456,8 +456,8 @@ impl Steps {
         }
         let (sent, claim) = (core.clock.now(), lease.claim());
         let (journal, known) = lease.steps.journal();
-        let reply = async { core.store.append(&lease.key, &claim, &journal, known).await };
-        let reply = contained(reply).await;
+        let append = || core.store.append(&lease.key, &claim, &journal, known);
+        let reply = contained(append).await;
         if let Ok(AppendReply::Appended | AppendReply::Reasserted) = reply {
             core.outage.record_reply(sent);
             lease.renewed(sent);

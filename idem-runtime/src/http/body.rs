@@ -17,9 +17,14 @@ use super::recording::{Next, RecordedBody};
 /// layer: buffered as a whole if it was stored, recorded if it is a stream to be stored, else streamed.
 pub struct Buffered<B: Body> {
     read: Collected,
-    rest: BodyEnd<B>,
-    /// A stream that is recorded; the rest comes after it.
-    recorded: Option<RecordedBody<B>>,
+    rest: Rest<B>,
+}
+
+/// The part of a body after the data in memory.
+enum Rest<B: Body> {
+    Read(BodyEnd<B>),
+    /// A stream that is recorded.
+    Recorded(RecordedBody<B>),
 }
 
 /// The data and the trailers of a body, in memory. Cloning shares the data.
@@ -140,24 +145,23 @@ impl<B: Body> Buffered<B> {
     pub(super) fn new(read: Collected, rest: BodyEnd<B>) -> Self {
         Self {
             read,
-            rest,
-            recorded: None,
+            rest: Rest::Read(rest),
         }
     }
 
     /// A stream that is recorded.
     pub(super) fn recorded(stream: RecordedBody<B>) -> Self {
         Self {
-            recorded: Some(stream),
-            ..Self::default()
+            read: Collected::default(),
+            rest: Rest::Recorded(stream),
         }
     }
 
     /// Takes the rest of a body, which is empty then; `None`: there is nothing that was not read.
     pub(super) fn unread(&mut self) -> Option<Pin<Box<B>>> {
-        match std::mem::replace(&mut self.rest, BodyEnd::Whole) {
-            BodyEnd::More(rest) => Some(rest),
-            BodyEnd::Whole | BodyEnd::Broken(_) => None,
+        match std::mem::replace(&mut self.rest, Rest::Read(BodyEnd::Whole)) {
+            Rest::Read(BodyEnd::More(rest)) => Some(rest),
+            _ => None,
         }
     }
 
@@ -206,17 +210,19 @@ impl<B: Body> Body for Buffered<B> {
             let data = std::mem::take(&mut self.read.data);
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        if let Some(recorded) = &self.recorded {
+        if let Rest::Recorded(recorded) = &self.rest {
             match ready!(recorded.poll_next(cx)) {
                 Next::Frame(frame) => return Poll::Ready(frame),
-                Next::Rest(rest) => (self.recorded, self.rest) = (None, BodyEnd::More(rest)),
+                Next::Rest(rest) => self.rest = Rest::Read(BodyEnd::More(rest)),
             }
         }
-        if let BodyEnd::More(body) = &mut self.rest {
+        if let Rest::Read(BodyEnd::More(body)) = &mut self.rest {
             let frame = body.as_mut().poll_frame(cx);
             return frame.map(|frame| frame.map(|frame| frame.map(whole)));
         }
-        if let BodyEnd::Broken(error) = std::mem::replace(&mut self.rest, BodyEnd::Whole) {
+        if let Rest::Read(BodyEnd::Broken(error)) =
+            std::mem::replace(&mut self.rest, Rest::Read(BodyEnd::Whole))
+        {
             return Poll::Ready(Some(Err(error)));
         }
         let trailers = self.read.trailers.take();
@@ -224,26 +230,22 @@ impl<B: Body> Body for Buffered<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        if let Some(recorded) = &self.recorded {
-            return recorded.is_end_stream();
-        }
         let rest = match &self.rest {
-            BodyEnd::Whole => self.read.trailers.is_none(),
-            BodyEnd::More(body) => body.is_end_stream(),
-            BodyEnd::Broken(_) => false,
+            Rest::Read(BodyEnd::Whole) => self.read.trailers.is_none(),
+            Rest::Read(BodyEnd::More(body)) => body.is_end_stream(),
+            Rest::Read(BodyEnd::Broken(_)) => false,
+            Rest::Recorded(stream) => stream.is_end_stream(),
         };
         self.read.data.is_empty() && rest
     }
 
     fn size_hint(&self) -> SizeHint {
-        if let Some(recorded) = &self.recorded {
-            return recorded.size_hint();
-        }
         let read = self.read.data.len() as u64;
         let rest = match &self.rest {
-            BodyEnd::Whole => SizeHint::with_exact(0),
-            BodyEnd::More(body) => body.size_hint(),
-            BodyEnd::Broken(_) => SizeHint::new(),
+            Rest::Read(BodyEnd::Whole) => SizeHint::with_exact(0),
+            Rest::Read(BodyEnd::More(body)) => body.size_hint(),
+            Rest::Read(BodyEnd::Broken(_)) => SizeHint::new(),
+            Rest::Recorded(stream) => stream.size_hint(),
         };
         let mut hint = SizeHint::new();
         hint.set_lower(read.saturating_add(rest.lower()));
@@ -266,10 +268,10 @@ impl<B: Body> Default for Buffered<B> {
 impl<B: Body> fmt::Debug for Buffered<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = match self.rest {
-            _ if self.recorded.is_some() => "recorded",
-            BodyEnd::Whole => "ended",
-            BodyEnd::More(_) => "coming",
-            BodyEnd::Broken(_) => "broken",
+            Rest::Read(BodyEnd::Whole) => "ended",
+            Rest::Read(BodyEnd::More(_)) => "coming",
+            Rest::Read(BodyEnd::Broken(_)) => "broken",
+            Rest::Recorded(_) => "recorded",
         };
         f.debug_struct("Buffered")
             .field("bytes", &self.read.data.len())

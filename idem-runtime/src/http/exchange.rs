@@ -177,25 +177,23 @@ impl<B: Body, E> RequestEnd<B, E> {
         Self { end, how }
     }
 
-    /// The result of the service, for a request that has a payment or none. The body of a response that is to be stored
-    /// is read, up to the limit.
+    /// The response of the service, for a request that has a payment or none. The body of a response that is to be
+    /// stored is read, up to the limit.
     pub(super) async fn of(
-        result: Result<Response<B>, E>,
+        response: Response<B>,
         has_payment: bool,
         rules: &Rules,
         max_bytes: usize,
     ) -> Self {
-        let response = match result {
-            Ok(response) => response,
-            Err(error) => return Self::executed(ServiceEnd::Failed(error)),
-        };
         let own = response.extensions().get::<KeyVerdict>().copied();
         if let Some(protocol) = &rules.protocol
             // Another status is that of a layer inside, which knows no message.
             && response.status() == StatusCode::OK
             && matches!(own, None | Some(KeyVerdict::Store))
         {
-            return Self::of_message(response, own, &**protocol, rules, max_bytes).await;
+            let of_message = Self::of_message(response, own, &**protocol, rules, max_bytes);
+            // Boxed, so that no other response has room for it.
+            return Box::pin(of_message).await;
         }
         let (verdict, challenge) = if let Some(verdict) = own {
             (verdict, Challenge::Is(false))

@@ -23,7 +23,7 @@ use super::settings::LayerSettings;
 use super::status::KeyVerdict;
 use crate::call::context::context;
 use crate::call::reconcile::{reconciled, unsettled};
-use crate::call::run_in_task;
+use crate::call::run_in_own_slot;
 use crate::error::{Error, ErrorKind};
 use crate::outcome::Output;
 use crate::outcome::chosen_life::OpenLife;
@@ -164,8 +164,8 @@ where
         let head = settings.head(parts);
         let call = settings.call(scope, asked, parts, head.as_ref(), due);
         let output = Output::new(Arc::clone(&settings.rules), OpenLife);
-        let executed = async move { Box::pin(execution.run()).await };
-        let RequestEnd { end, how } = run_in_task(call, output, executed).await;
+        let execute = || Box::pin(Some(execution.run()));
+        let RequestEnd { end, how } = run_in_own_slot(call, output, execute).await;
         let mut response = match end {
             ServiceEnd::Answered {
                 response,
@@ -258,46 +258,58 @@ where
     B: Body,
     R: Body,
 {
-    async fn run(self: Box<Self>) -> RequestEnd<R, S::Error> {
+    async fn run(mut self: Box<Self>) -> RequestEnd<R, S::Error> {
         if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
             let asked = self.copy();
             // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context()).await };
-            if let Some(landed) = reconciled(hook).await {
+            // Boxed, so that no request has room for it.
+            if let Some(landed) = Box::pin(reconciled(hook)).await {
                 return RequestEnd::landed(landed, &self.settings.rules);
             }
         }
-        let Self {
-            settings,
-            mut inner,
-            parts,
-            body,
-        } = *self;
         let mut waited = false;
         let ready = poll_fn(|cx| {
-            let ready = inner.poll_ready(cx);
+            let ready = self.inner.poll_ready(cx);
             waited |= ready.is_pending();
             ready
         });
         if let Err(error) = ready.await {
             return RequestEnd::executed(ServiceEnd::Unready(error));
         }
-        let cx = context();
         if waited
+            && let cx = context()
             && let Some(lease) = cx.lease()
             && cx.lease_remaining().is_zero()
         {
             let retry_after = lease.lasts();
-            let error = Error::new(ErrorKind::Running { retry_after }, settings.operation());
+            let operation = self.settings.operation();
+            let error = Error::new(ErrorKind::Running { retry_after }, operation);
             let error = error.detail("the lease was lost while the request waited for the service");
             return RequestEnd::executed(ServiceEnd::Refused(error));
         }
-        let has_payment = has_payment(&parts.headers);
-        let result = inner.call(Request::from_parts(parts, body)).await;
-        let max_bytes = settings.max_response_bytes();
-        RequestEnd::of(result, has_payment, &settings.rules, max_bytes).await
+        let has_payment = has_payment(&self.parts.headers);
+        // Moved before the next await, because otherwise the future has room for the head.
+        let (settings, called) = self.call();
+        match called.await {
+            Ok(response) => {
+                let max_bytes = settings.max_response_bytes();
+                RequestEnd::of(response, has_payment, &settings.rules, max_bytes).await
+            }
+            Err(error) => RequestEnd::executed(ServiceEnd::Failed(error)),
+        }
+    }
+
+    fn call(self) -> (Arc<LayerSettings>, S::Future) {
+        let Self {
+            settings,
+            mut inner,
+            parts,
+            body,
+        } = self;
+        (settings, inner.call(Request::from_parts(parts, body)))
     }
 
     fn copy(&self) -> Request<Bytes> {
