@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::header::{CONNECTION, CONTENT_LENGTH, TRAILER};
+use ::http::header::{CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use bytes::Bytes;
@@ -214,6 +214,11 @@ fn answer<R: Body>(
     is_head: bool,
 ) -> Response<Buffered<R>> {
     let is_replayed = how != AnswerSource::Executed;
+    // Buffering gives a body a length, and HTTP/1.1 has no response with both: hyper sends none. A handler may pass on the
+    // headers of another server.
+    if response.body().size_hint().exact().is_some() {
+        response.headers_mut().remove(TRANSFER_ENCODING);
+    }
     if is_replayed {
         // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
         if let Disposition::Nothing(_) = disposition {

@@ -19,7 +19,7 @@ use idem_runtime::{Engine, EngineBuilder};
 use crate::client::{
     Fixture, KEY, LOST, call, data, frames, order, patiently, routed, send, with_key,
 };
-use crate::server::Server;
+use crate::server::{Server, with_key as raw};
 
 /// A router behind this layer that answers with this once, and fails the test at a second call.
 pub(super) fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Router {
@@ -224,4 +224,20 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
     }
     let events = &fixture.events;
     assert_eq!(events.count("replayed"), 1, "{:?}", events.all());
+}
+
+/// A handler passes on the response of another server, which was sent in chunks. `ask` accepts no chunks.
+#[tokio::test]
+async fn a_response_in_chunks_is_sent_with_its_length_once_it_is_buffered() {
+    let fixture = Fixture::new();
+    let (source, body) = frames();
+    source.send(data("tea")).unwrap();
+    drop(source);
+    let chunked = Response::builder().header("transfer-encoding", "chunked");
+    let shop = behind(fixture.layer(), &fixture, chunked.body(body).unwrap());
+    let server = Server::start(shop).await;
+    for is_replayed in [false, true] {
+        let answer = server.ask(raw(KEY, "")).await;
+        assert_eq!(answer.replay(), (is_replayed, "tea"));
+    }
 }
