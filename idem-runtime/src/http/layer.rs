@@ -102,7 +102,9 @@ use crate::policy::{
 /// A recorded stream is read at once: its handler does not wait for a slow client, whose unread part is in memory with
 /// the recording, up to `max_response_bytes` for both. A stream counts as a [running](Self::max_running) handler until
 /// it is stored, and a [shutdown](crate::Engine::shutdown) waits for it within its time. A stream that does not end by
-/// itself (a subscription) is better not recorded: [`record_streams`](Self::record_streams).
+/// itself (a subscription) is better not recorded: [`record_streams`](Self::record_streams). A browser's `EventSource`
+/// is no client for either: it reconnects after each end and gets all events again, because `Last-Event-ID` does not
+/// count, and gives up at a 500.
 ///
 /// A stream of status 400 and above, and one of another type, is held back until it ends or is too large to be stored.
 /// An operator may [resolve](crate::admin::Entry::resolve_response) or [reset](crate::admin::Entry::reset) a request
@@ -135,7 +137,7 @@ use crate::policy::{
 ///
 /// The first response keeps all its headers. **A replay has the headers on a list**, and a header of your own is on
 /// it once [`store_header`](Self::store_header) has named it: a list of excluded headers would store every header that
-/// it does not foresee. The list is
+/// it does not foresee. Such a header may stand for the body: a replay without `X-Accel-Redirect` is empty. The list is
 ///
 /// - headers that describe the body: `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Location`,
 ///   `Content-Range` ([RFC 9110, sections 8 and 14](https://www.rfc-editor.org/rfc/rfc9110#section-8)),

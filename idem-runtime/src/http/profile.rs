@@ -120,6 +120,8 @@ macro_rules! profile_setters {
             optional() |it| { it.required = false }
 
             /// The methods that are protected; default `POST` and `PATCH`. Others pass, with or without a key.
+            ///
+            /// With `GET` name `HEAD`: a router of axum calls the handler of `GET` for it.
             methods(methods: impl IntoIterator<Item = Method>) |it| {
                 it.methods = methods.into_iter().collect();
             }

@@ -77,6 +77,9 @@ impl Default for KeySource {
 impl KeySource {
     /// The header of this name; default `Idempotency-Key`.
     ///
+    /// Without `_` in it: nginx drops such a header by default, and where keys are
+    /// [optional](super::IdempotencyLayer::optional) every repeat would be executed.
+    ///
     /// # Panics
     ///
     /// If no header can have the name.

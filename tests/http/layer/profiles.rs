@@ -200,7 +200,7 @@ async fn each_profile_protects_its_methods() {
         (Profile::ucp(), &[M::POST, M::PUT, M::PATCH, M::DELETE]),
         (
             Profile::x402(),
-            &[M::GET, M::POST, M::PUT, M::PATCH, M::DELETE],
+            &[M::GET, M::HEAD, M::POST, M::PUT, M::PATCH, M::DELETE],
         ),
         (Profile::iceberg_rest(), &[M::POST, M::DELETE]),
     ] {

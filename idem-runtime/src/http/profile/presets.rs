@@ -129,7 +129,8 @@ impl Profile {
     /// are, and the [terms of the payment](Fingerprinter::payment_terms): a client signs anew when it repeats a request,
     /// with the same id. A request without a payment passes, and gets its challenge; so does a payment without an id,
     /// unless the challenge [requires](Self::required) it. A 402 is treated as [`StatusPolicy::x402`] says: the payment layer
-    /// settles after the handler.
+    /// settles after the handler. `HEAD` is protected, because routers call the handler of `GET` for it, and the payment
+    /// layer settles.
     ///
     /// **The layer is outside of the payment layer**, so that a repeat is not settled again. A repeat is answered
     /// before its payment is verified: the id is a secret of its client, and a scope, where callers are known, keeps it
@@ -140,6 +141,7 @@ impl Profile {
         Self::new("x402")
             .methods([
                 Method::GET,
+                Method::HEAD,
                 Method::POST,
                 Method::PUT,
                 Method::PATCH,
