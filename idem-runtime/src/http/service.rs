@@ -214,8 +214,8 @@ fn answer<R: Body>(
     is_head: bool,
 ) -> Response<Buffered<R>> {
     let is_replayed = how != AnswerSource::Executed;
-    // Buffering gives a body a length, and HTTP/1.1 has no response with both: hyper sends none. A handler may pass on the
-    // headers of another server.
+    // Buffering gives a body a length, and hyper sends no response with a length and this header, which a handler may have
+    // copied from the response of another server.
     if response.body().size_hint().exact().is_some() {
         response.headers_mut().remove(TRANSFER_ENCODING);
     }
