@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use idem_harness::{HttpProxy, PostgresServer, TestDir, Worker};
+use idem_harness::{PostgresServer, TcpProxy, TestDir, Worker};
 use serde_json::Value;
 use sqlx::PgPool;
 
@@ -29,7 +29,7 @@ fn under_kills(database: String) -> (u64, Vec<Value>) {
     let (mut catalog, addr) = serve(&database, &warehouse, "127.0.0.1:0");
     share_a_table(&format!("http://{addr}"));
     let (sender, changes) = mpsc::channel();
-    let proxy = HttpProxy::start(addr, move |request| {
+    let proxy = TcpProxy::http(addr, move |request| {
         if !request.starts_with(b"GET ") {
             let _ = sender.send(());
         }

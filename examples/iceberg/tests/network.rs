@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_harness::{HttpFault, HttpProxy};
+use idem_harness::{Fault, ProxyStats, TcpProxy};
 use serde_json::Value;
 
 use crate::pyiceberg::{count, expected, run, share_a_table, tables};
 use crate::service::Service;
 
 /// What happens to mutations, in turn.
-const FAULTS: [Option<HttpFault>; 9] = [
-    Some(HttpFault::ReplyLost),
+const FAULTS: [Option<Fault>; 9] = [
+    Some(Fault::DropReply),
     None,
-    Some(HttpFault::RequestDoubled),
-    Some(HttpFault::ReplyLate(Duration::from_millis(600))),
+    Some(Fault::Double),
+    Some(Fault::DelayReply(Duration::from_millis(600))),
     None,
-    Some(HttpFault::RequestLate(Duration::from_millis(200))),
+    Some(Fault::DelayRequest(Duration::from_millis(200))),
     None,
-    Some(HttpFault::Cut),
+    Some(Fault::Cut),
     None,
 ];
 
@@ -31,6 +31,7 @@ struct Run {
     /// Those of them that have a key.
     keyed: usize,
     errors: Vec<Value>,
+    network: ProxyStats,
 }
 
 async fn behind_it(service: &Service, with_keys: bool) -> Run {
@@ -39,7 +40,7 @@ async fn behind_it(service: &Service, with_keys: bool) -> Run {
         share_a_table(&format!("http://{addr}"));
         let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let [requests, keyed] = &*counts;
-        let proxy = HttpProxy::start(addr, {
+        let proxy = TcpProxy::http(addr, {
             let counts = Arc::clone(&counts);
             move |request| {
                 if request.starts_with(b"GET ") {
@@ -52,11 +53,12 @@ async fn behind_it(service: &Service, with_keys: bool) -> Run {
             }
         });
         let errors = run(&format!("http://{}", proxy.addr()), with_keys);
-        proxy.finish();
+        let network = proxy.finish();
         Run {
             requests: requests.load(Ordering::Relaxed),
             keyed: keyed.load(Ordering::Relaxed),
             errors,
+            network,
         }
     };
     tokio::task::spawn_blocking(clients).await.unwrap()
@@ -70,6 +72,10 @@ async fn each_operation_is_applied_once() {
     assert_eq!(tables(&service.pool).await, expected());
     // The network was as bad as it was meant to be.
     assert!(run.requests > count() * 4 / 3, "{run:?}");
+    let faults = run.requests / FAULTS.len();
+    let network = run.network;
+    assert!(network.dropped_replies > 0, "{run:?}");
+    assert!(network.answered_copies >= faults * 2, "{run:?}");
     assert_eq!(run.keyed, run.requests);
 }
 

@@ -118,7 +118,7 @@ fn the_books_balance(service: Service) {
     });
 
     // The network was as bad as it was meant to be.
-    let seen = proxy.wait_until(|seen| seen.doubled_requests > 20);
+    let seen = proxy.wait_until(|seen| seen.answered_copies > 20);
     assert!(seen.dropped_replies > 20, "{seen:?}");
     let wanted = receipts.iter().flatten().count();
     assert!(calls.load(Ordering::Relaxed) > wanted + 20);

@@ -1,18 +1,20 @@
 //! A network with injectable faults.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::{HANG_LIMIT, Partition};
+use crate::fault::{Chooser, Traps, contains, next_http_request, next_piece};
+use crate::{Fault, HANG_LIMIT, Partition};
 
 /// A proxy on loopback in front of a server, with switches for network faults.
 ///
-/// Requests that were passed on reach the server even when their connection is cut afterwards.
+/// Requests that were passed on reach the server even when their connection is cut afterwards. A request is what arrives
+/// in one piece, or [a message of HTTP](Self::http).
 #[derive(Debug)]
 pub struct TcpProxy {
     addr: SocketAddr,
@@ -29,8 +31,10 @@ pub struct ProxyStats {
     pub live: usize,
     /// Requests that were passed on and whose reply was dropped together with the connection.
     pub dropped_replies: usize,
-    /// Requests that were passed on twice, and whose copy the server has answered.
-    pub doubled_requests: usize,
+    /// Requests that were or will be passed on by a connection of their own, and have no reply yet.
+    pub waiting_copies: usize,
+    /// Such requests that have a reply.
+    pub answered_copies: usize,
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
@@ -50,10 +54,7 @@ struct Shared {
 struct State {
     links: HashMap<usize, Link>,
     stats: ProxyStats,
-    /// Bytes whose occurrence in a request springs a trap.
-    traps: Vec<(Vec<u8>, Trap)>,
-    /// Bytes whose occurrence in a request doubles it.
-    doubles: Vec<(Vec<u8>, ())>,
+    traps: Traps,
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
@@ -63,13 +64,6 @@ struct State {
     apart: HashMap<IpAddr, Partition>,
     delay: Duration,
     stopped: bool,
-}
-
-/// A fault of one request, which was passed on.
-#[derive(Debug, Clone, Copy)]
-enum Trap {
-    DropReply,
-    DelayReply(Duration),
 }
 
 /// One client's connection.
@@ -90,6 +84,18 @@ struct Link {
 impl TcpProxy {
     /// Starts a proxy in front of `target`, which need not be up yet.
     pub fn start(target: SocketAddr) -> Self {
+        Self::listen(target, None)
+    }
+
+    /// Starts a proxy in front of a server of HTTP/1.1. The function gets each request, and decides on its fault.
+    pub fn http(
+        target: SocketAddr,
+        fault: impl Fn(&[u8]) -> Option<Fault> + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(target, Some(Arc::new(fault)))
+    }
+
+    fn listen(target: SocketAddr, http: Option<Chooser>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
         let addr = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {
@@ -104,8 +110,10 @@ impl TcpProxy {
                     if shared.lock().stopped {
                         return;
                     }
-                    let shared = Arc::clone(&shared);
-                    thread::spawn(move || client.and_then(|client| shared.serve(client)));
+                    let (shared, http) = (Arc::clone(&shared), http.clone());
+                    thread::spawn(move || {
+                        client.and_then(|client| shared.serve(client, http.as_ref()))
+                    });
                 }
             }
         });
@@ -136,8 +144,7 @@ impl TcpProxy {
         self.shared.cut(|_| true)
     }
 
-    /// Cuts the connections whose last request contains `bytes`, such as one that the server is working on. Only data that
-    /// arrived in one piece is searched.
+    /// Cuts the connections whose last request contains `bytes`, such as one that the server is working on.
     pub fn cut_those_with(&self, bytes: impl AsRef<[u8]>) -> usize {
         let bytes = bytes.as_ref();
         self.shared.cut(|link| contains(&link.last, bytes))
@@ -185,26 +192,23 @@ impl TcpProxy {
     }
 
     /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
-    /// the name of a command or a key. Only data that arrives in one piece is searched.
+    /// the name of a command or a key.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
-        self.lay(bytes.as_ref(), Trap::DropReply);
+        self.lay(bytes, Fault::DropReply);
     }
 
-    /// Delays the reply to the next request that contains `bytes` by at least `delay`. Only data that arrives in one
-    /// piece is searched.
+    /// Delays the reply to the next request that contains `bytes` by at least `delay`.
     pub fn delay_next_reply_to(&self, bytes: impl AsRef<[u8]>, delay: Duration) {
-        self.lay(bytes.as_ref(), Trap::DelayReply(delay));
+        self.lay(bytes, Fault::DelayReply(delay));
     }
 
-    fn lay(&self, bytes: &[u8], trap: Trap) {
-        self.shared.lock().traps.push((bytes.to_vec(), trap));
-    }
-
-    /// Passes the next request that contains `bytes` on twice: the copy comes on a connection of its own, whose reply is
-    /// dropped. Only data that arrives in one piece is searched and copied.
+    /// Passes the next request that contains `bytes` on twice: see [`Fault::Double`].
     pub fn double_next(&self, bytes: impl AsRef<[u8]>) {
-        let double = (bytes.as_ref().to_vec(), ());
-        self.shared.lock().doubles.push(double);
+        self.lay(bytes, Fault::Double);
+    }
+
+    fn lay(&self, bytes: impl AsRef<[u8]>, fault: Fault) {
+        self.shared.lock().traps.lay(bytes.as_ref(), fault);
     }
 
     /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
@@ -226,6 +230,11 @@ impl TcpProxy {
 
     pub fn stats(&self) -> ProxyStats {
         self.shared.lock().now()
+    }
+
+    /// Ends the proxy when its clients are gone, and each copy of a request has its reply.
+    pub fn finish(self) -> ProxyStats {
+        self.wait_until(|seen| seen.live == 0 && seen.waiting_copies == 0)
     }
 
     /// Waits until the statistics meet a condition: `wait_until(|seen| seen.swallowed_bytes > 0)`.
@@ -257,7 +266,7 @@ impl Drop for TcpProxy {
 }
 
 impl Shared {
-    fn serve(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
+    fn serve(self: &Arc<Self>, client: TcpStream, http: Option<&Chooser>) -> io::Result<()> {
         client.set_nodelay(true)?;
         let peer = client.peer_addr()?.ip();
         let hole = self.lock().swallows(peer);
@@ -297,39 +306,44 @@ impl Shared {
                 shared.forget(id);
             });
         }
-        self.pass_requests(id, client, server);
+        self.pass_requests(id, client, server, http);
         Ok(())
     }
 
     fn pass_requests(
         self: &Arc<Self>,
         id: usize,
-        mut client: TcpStream,
+        client: TcpStream,
         mut server: Option<TcpStream>,
+        http: Option<&Chooser>,
     ) {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(length @ 1..) = client.read(&mut buffer) {
-            let bytes = &buffer[..length];
-            let (pass, double) = {
-                let mut state = self.lock();
-                let pass = state.passes(id, length);
-                if pass {
-                    state.stats.passed_bytes += length;
-                    state.spring(id, bytes);
-                }
-                self.changed.notify_all();
-                let double = pass && take_match(&mut state.doubles, bytes).is_some();
-                (pass, double)
-            };
-            if double {
-                let (shared, copy) = (Arc::clone(self), bytes.to_vec());
-                thread::spawn(move || shared.pass_copy(&copy));
+        let mut client = BufReader::with_capacity(64 * 1024, client);
+        let mut next = || match http {
+            Some(_) => next_http_request(&mut client),
+            None => next_piece(&mut client),
+        };
+        while let Ok(request) = next()
+            && !request.is_empty()
+        {
+            let chosen = http.and_then(|fault| fault(&request));
+            let admitted = self.lock().admit(id, &request, chosen);
+            self.changed.notify_all();
+            let Some(faults) = admitted else { continue };
+            if faults.contains(&Some(Fault::Double)) {
+                self.pass_copy(request.clone(), Duration::ZERO);
+            }
+            if let [_, Some(Fault::DelayRequest(by))] = faults {
+                self.pass_copy(request, by);
+                self.forget(id);
+                break;
             }
             if let Some(server) = &mut server
-                && pass
-                && server.write_all(bytes).is_err()
+                && server.write_all(&request).is_err()
             {
                 break;
+            }
+            if faults.contains(&Some(Fault::Cut)) {
+                self.forget(id);
             }
         }
         match server {
@@ -339,16 +353,29 @@ impl Shared {
         }
     }
 
-    fn pass_copy(&self, request: &[u8]) -> io::Result<()> {
+    /// Passes a request on later, on a connection of its own, and drops the reply.
+    fn pass_copy(self: &Arc<Self>, request: Vec<u8>, later: Duration) {
+        self.lock().stats.waiting_copies += 1;
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            thread::sleep(later);
+            let answered = shared.answered_copy(&request);
+            {
+                let stats = &mut shared.lock().stats;
+                stats.waiting_copies -= 1;
+                stats.answered_copies += usize::from(answered.is_ok());
+            }
+            shared.changed.notify_all();
+            // The connection stays open: a server may drop a request whose client is gone.
+            io::copy(&mut answered?, &mut io::sink())
+        });
+    }
+
+    fn answered_copy(&self, request: &[u8]) -> io::Result<TcpStream> {
         let mut server = TcpStream::connect(*self.target())?;
         server.write_all(request)?;
-        // The connection stays open: a server may drop a request whose client is gone.
-        if server.read(&mut [0])? == 1 {
-            self.lock().stats.doubled_requests += 1;
-            self.changed.notify_all();
-        }
-        io::copy(&mut server, &mut io::sink())?;
-        Ok(())
+        server.read_exact(&mut [0])?;
+        Ok(server)
     }
 
     fn pass_replies(&self, id: usize, mut server: TcpStream, mut client: TcpStream) {
@@ -422,18 +449,28 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// Marks the connection if its request springs a trap, or if it is to be forgotten.
-    fn spring(&mut self, id: usize, request: &[u8]) {
-        let Some(link) = self.links.get_mut(&id) else {
-            return;
-        };
-        match take_match(&mut self.traps, request) {
-            Some(Trap::DropReply) => link.doomed = true,
-            Some(Trap::DelayReply(delay)) => link.slow = Some(delay),
-            None => {}
+    /// The faults of a request that is passed on: one that doubles it, and another.
+    fn admit(
+        &mut self,
+        id: usize,
+        request: &[u8],
+        chosen: Option<Fault>,
+    ) -> Option<[Option<Fault>; 2]> {
+        if !self.passes(id, request.len()) {
+            return None;
+        }
+        self.stats.passed_bytes += request.len();
+        let link = self.links.get_mut(&id)?;
+        let double = self.traps.spring(request, true);
+        let fault = self.traps.spring(request, false).or(chosen);
+        match fault {
+            Some(Fault::DropReply) => link.doomed = true,
+            Some(Fault::DelayReply(by)) => link.slow = Some(by),
+            _ => {}
         }
         link.torn |= mem::take(&mut self.forget_next);
         link.last = request.to_vec();
+        Some([double, fault])
     }
 
     fn announce(&self, reply: &mut [u8]) {
@@ -460,17 +497,4 @@ impl State {
             ..self.stats
         }
     }
-}
-
-/// Removes the first pattern that occurs in the request, and returns what is to happen then.
-fn take_match<T>(patterns: &mut Vec<(Vec<u8>, T)>, request: &[u8]) -> Option<T> {
-    let found = patterns
-        .iter()
-        .position(|(pattern, _)| contains(request, pattern));
-    found.map(|at| patterns.remove(at).1)
-}
-
-/// Whether the pattern occurs in a request; the empty one does in each.
-fn contains(request: &[u8], pattern: &[u8]) -> bool {
-    pattern.is_empty() || request.windows(pattern.len()).any(|bytes| bytes == pattern)
 }
