@@ -1,42 +1,22 @@
 //! The clock of SQLite is that of each process: these tests run themselves in a process with a clock of its own.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::{env, fs};
 
-use idem_harness::{FakeClock, TestDir, Worker};
+use idem_harness::{FakeClock, TestDir, WorkerBuilder, in_own_process};
 use idem_runtime::store::Store;
 use idem_runtime::store::sql::SqliteStore;
 use tokio::runtime::Runtime;
 
 use super::fixture::Fixture;
 
-/// The file of the clock, set in a process that has one.
-const CLOCK: &str = "FAKETIME_TIMESTAMP_FILE";
-
-/// Runs the test in a process with a clock of its own.
-fn clocked(test: &str, body: impl Future<Output = ()>) {
-    if env::var_os(CLOCK).is_some() {
-        return Runtime::new().unwrap().block_on(body);
-    }
-    let clock = FakeClock::new();
-    let test = Worker::program(env::current_exe().unwrap()).args([
-        "--exact",
-        &format!("clock::sqlite::{test}"),
-        "--nocapture",
-    ]);
-    let mut test = test.clock(&clock).spawn();
-    assert!(test.wait().success());
-    let lines = test.rest();
-    assert!(
-        lines.iter().any(|line| line.contains("1 passed")),
-        "{lines:?}"
-    );
+fn with_a_clock(process: WorkerBuilder) -> WorkerBuilder {
+    process.clock(FakeClock::new())
 }
 
 /// Steps the clock of this process: from now on it is this many seconds ahead.
 fn step(seconds: i64) {
-    let file = env::var(CLOCK).unwrap();
+    let file = env::var("FAKETIME_TIMESTAMP_FILE").unwrap();
     let next = format!("{file}.next");
     // Replaced atomically, because other threads read it.
     fs::write(&next, format!("{seconds:+}\n")).unwrap();
@@ -53,25 +33,26 @@ async fn fixture(dir: &TestDir) -> Fixture {
 
 #[test]
 fn a_step_is_reported() {
-    clocked("a_step_is_reported", async {
-        let dir = TestDir::new("clock").unwrap();
-        let fixture = fixture(&dir).await;
-        fixture.pay_anew().await;
-        assert_eq!(fixture.events.count("clock"), 0);
-        step(31);
-        fixture.pay_until("clock stepped forward", 1).await;
-        step(0);
-        fixture.pay_until("clock stepped back", 1).await;
-        assert_eq!(fixture.events.count("clock"), 2);
+    in_own_process(with_a_clock, || {
+        Runtime::new().unwrap().block_on(async {
+            let dir = TestDir::new("clock").unwrap();
+            let fixture = fixture(&dir).await;
+            fixture.pay_anew().await;
+            assert_eq!(fixture.events.count("clock"), 0);
+            step(31);
+            fixture.pay_until("clock stepped forward", 1).await;
+            step(0);
+            fixture.pay_until("clock stepped back", 1).await;
+            assert_eq!(fixture.events.count("clock"), 2);
+        });
     });
 }
 
 /// Documented as a limit of leases.
 #[test]
 fn limit_a_step_of_more_than_the_lease_starts_a_second_body() {
-    clocked(
-        "limit_a_step_of_more_than_the_lease_starts_a_second_body",
-        async {
+    in_own_process(with_a_clock, || {
+        Runtime::new().unwrap().block_on(async {
             let dir = TestDir::new("clock").unwrap();
             let (first, second) = (fixture(&dir).await, fixture(&dir).await);
             let running = first.begin("a").await;
@@ -80,6 +61,6 @@ fn limit_a_step_of_more_than_the_lease_starts_a_second_body() {
             assert_eq!(second.events.count("claimed 2"), 1);
             other.end().await.unwrap();
             running.end().await.unwrap();
-        },
-    );
+        });
+    });
 }

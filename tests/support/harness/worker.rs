@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, mem, thread};
 
 use crate::child::Guarded;
 use crate::{FakeClock, HANG_LIMIT, poll};
@@ -24,6 +24,7 @@ pub struct Worker {
     lines: Receiver<String>,
     errors: Receiver<String>,
     name: String,
+    _clock: Option<FakeClock>,
 }
 
 #[derive(Debug, Clone)]
@@ -32,6 +33,7 @@ pub struct WorkerBuilder {
     program: PathBuf,
     args: Vec<OsString>,
     envs: Vec<(OsString, OsString)>,
+    clock: Option<FakeClock>,
 }
 
 impl WorkerBuilder {
@@ -52,11 +54,22 @@ impl WorkerBuilder {
     }
 
     /// Gives the worker a clock that the test can step.
-    pub fn clock(self, clock: &FakeClock) -> Self {
-        let environment = FakeClock::environment(Some(clock));
+    pub fn clock(self, clock: FakeClock) -> Self {
+        let environment = FakeClock::environment(Some(&clock));
         let environment = environment.unwrap_or_else(|error| panic!("{error}"));
         let set = |worker: Self, (name, value): (&str, PathBuf)| worker.env(name, value);
-        environment.into_iter().fold(self, set)
+        let mut worker = environment.into_iter().fold(self, set);
+        worker.clock = Some(clock);
+        worker
+    }
+
+    /// Runs commands of a shell in the process first, such as `ulimit -n 64`.
+    pub fn after(mut self, commands: &str) -> Self {
+        let script = format!("{commands}; exec \"$0\" \"$@\"");
+        let program = mem::replace(&mut self.program, "sh".into()).into_os_string();
+        self.args
+            .splice(0..0, ["-c".into(), script.into(), program]);
+        self
     }
 
     pub fn spawn(self) -> Worker {
@@ -74,6 +87,7 @@ impl WorkerBuilder {
             // Past the capture of the test's output, as a stderr that is inherited.
             errors: read(stderr, |line| drop(writeln!(io::stderr(), "{line}"))),
             name,
+            _clock: self.clock,
         }
     }
 }
@@ -128,6 +142,7 @@ impl Worker {
             program: path.as_ref().to_owned(),
             args: Vec::new(),
             envs: Vec::new(),
+            clock: None,
         }
     }
 

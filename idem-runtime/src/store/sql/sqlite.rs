@@ -151,22 +151,19 @@ async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
 
 #[cfg(test)]
 mod tests {
+    use idem_harness::in_own_process;
     use std::fs::File;
-    use std::process::Command;
+    use tokio::runtime::Builder;
 
     use super::*;
     use crate::store::sql::SqliteStore;
     use crate::store::{Reach, StoreErrorKind};
 
-    /// Set in the process that may open few files.
-    const LIMITED: &str = "IDEM_TESTS_FEW_FILES";
-
-    /// Runs itself in a process that may open few files.
     #[test]
     fn a_process_with_too_many_open_files_waits_for_one() {
-        if std::env::var_os(LIMITED).is_some() {
-            let runtime = tokio::runtime::Builder::new_current_thread();
-            return { runtime }.enable_all().build().unwrap().block_on(async {
+        let body = || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
                 let file = std::env::temp_dir().join(format!("idem-{}.db", std::process::id()));
                 let open: Vec<_> = std::iter::from_fn(|| File::open("/").ok()).collect();
                 let url = format!("sqlite:{}", file.display());
@@ -177,17 +174,8 @@ mod tests {
                 let error = SqliteStore::connect("sqlite:/no/such/folder/idem.db").await;
                 assert_eq!(error.unwrap_err().kind(), StoreErrorKind::Refused);
             });
-        }
-        let test = "store::sql::sqlite::tests::a_process_with_too_many_open_files_waits_for_one";
-        let limited = Command::new("sh")
-            .args(["-c", "ulimit -n 64; exec \"$@\"", "sh"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(LIMITED, "")
-            .output()
-            .expect("there is a shell");
-        let is_done = String::from_utf8_lossy(&limited.stdout).contains("1 passed");
-        assert!(limited.status.success() && is_done, "{limited:?}");
+        };
+        in_own_process(|process| process.after("ulimit -n 64"), body);
     }
 
     #[test]

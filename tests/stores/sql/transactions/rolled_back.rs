@@ -1,8 +1,8 @@
 //! `SQLite` rolls back by itself, and sqlx still counts a transaction that no longer exists.
 
-use std::process::Command;
-
+use idem_harness::in_own_process;
 use sqlx::{SqliteConnection, SqlitePool};
+use tokio::runtime::Runtime;
 
 use super::ended::{assert_usable, pool_of_one};
 use super::prelude::*;
@@ -101,31 +101,14 @@ async fn a_rollback_on_its_way() {
     assert_eq!(fixture.orders("undone").await, 0);
 }
 
-/// A process may write no more than so many blocks of a file; beyond them `SQLite` gets `SQLITE_IOERR_WRITE`.
-const BLOCKS: &str = "1024";
-
-/// Set in the process that may write no large file.
-const LIMITED: &str = "IDEM_TESTS_SMALL_FILES";
-
-/// Runs itself in a process that may write no large file.
+/// Beyond so many blocks of a file, `SQLite` gets `SQLITE_IOERR_WRITE`.
 #[test]
 fn a_failing_disk() {
-    if std::env::var_os(LIMITED).is_some() {
-        return tokio::runtime::Runtime::new()
-            .unwrap()
-            .block_on(where_files_are_small());
-    }
-    let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
-    let test = "transactions::rolled_back::a_failing_disk";
-    let limited = Command::new("sh")
-        .args(["-c", limited, BLOCKS])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(LIMITED, "")
-        .output()
-        .expect("there is a shell");
-    let is_done = String::from_utf8_lossy(&limited.stdout).contains("1 passed");
-    assert!(limited.status.success() && is_done, "{limited:?}");
+    let limits = "trap '' XFSZ; ulimit -f 1024";
+    in_own_process(
+        |process| process.after(limits),
+        || Runtime::new().unwrap().block_on(where_files_are_small()),
+    );
 }
 
 /// More than the cache holds is written by the statement, less by the commit.

@@ -135,7 +135,7 @@ async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use idem_harness::in_own_process;
 
     use super::*;
     use crate::env::credentials::Credentials;
@@ -149,15 +149,11 @@ mod tests {
         }
     }
 
-    /// A thread's stack that no machine has.
-    const STACK: (&str, &str) = ("RUST_MIN_STACK", "70368744177664");
-
-    /// The test runs itself in a process that cannot start a thread.
     #[test]
     fn a_write_is_sent_alone_where_no_thread_can_be_started() {
-        if std::env::var_os(STACK.0).is_some_and(|stack| stack == STACK.1) {
+        let body = || {
             let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-            return runtime.block_on(async {
+            runtime.block_on(async {
                 let group_commit = GroupCommit::new(Arc::new(Unreachable));
                 let take = || group_commit.take(Priority::Ending, Duration::MAX, || None);
                 let Ok(Turn::Permit(lone, _)) = take().await else {
@@ -167,14 +163,9 @@ mod tests {
                 drop(lone);
                 assert!(matches!(take().await, Ok(Turn::Permit(..))));
             });
-        }
-        let test = "store::sql::sqlite::group_commit::tests::a_write_is_sent_alone_where_no_thread_can_be_started";
-        let limited = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--test-threads=1"])
-            .env(STACK.0, STACK.1)
-            .output()
-            .unwrap();
-        let is_done = String::from_utf8_lossy(&limited.stdout).contains("1 passed");
-        assert!(limited.status.success() && is_done, "{limited:?}");
+        };
+        // No machine has memory for this stack of a thread.
+        let stack = ("RUST_MIN_STACK", "70368744177664");
+        in_own_process(|process| process.env(stack.0, stack.1), body);
     }
 }
