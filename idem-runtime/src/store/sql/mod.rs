@@ -121,6 +121,12 @@ mod purge;
 mod queue;
 mod queued_call;
 mod row;
+#[cfg(any(
+    feature = "diesel-async-mysql",
+    feature = "diesel-async-postgres",
+    feature = "sea-orm"
+))]
+mod script;
 #[cfg(feature = "sea-orm")]
 mod sea_orm_client;
 mod session;

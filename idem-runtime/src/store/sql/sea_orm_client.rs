@@ -1,7 +1,7 @@
 //! sea-orm as a client: its transactions are those of callers.
 
 mod error;
-mod script;
+mod query;
 mod sqlite;
 
 use std::borrow::Cow;
@@ -14,10 +14,11 @@ use sea_orm::{
 };
 
 use self::error::session_error;
-use self::script::{parametrized, query_of};
+use self::query::parametrized;
 use super::argument::SqlArgument;
 use super::dialect::Dialect;
 use super::error::SqlError;
+use super::script::{Returns, split_last};
 use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement};
 use super::transaction::SqlTransaction;
 
@@ -67,9 +68,10 @@ impl SqlSession for DatabaseTransaction {
     ) -> SqlFuture<'a, ()> {
         Box::pin(async move {
             let dialect = self.dialect();
-            let (before, query) = match query_of(&script) {
-                Some((before, query)) => (before, Some(query)),
-                None => (&*script, None),
+            // Rows come from a query alone.
+            let (before, query) = match split_last(&script) {
+                (before, last) if Returns::of(last) == Returns::Rows => (before, Some(last)),
+                _ => (&*script, None),
             };
             if !before.is_empty() {
                 let done = self.execute_unprepared(before).await;

@@ -7,6 +7,7 @@ use super::message::{batch, count, rows};
 use super::query::DieselQuery;
 use super::row::DieselValues;
 use crate::store::sql::error::SqlError;
+use crate::store::sql::script::{Returns, split_last};
 use crate::store::sql::session::{SqlReceiver, SqlReply};
 
 /// Sends a script: only its last statement may return something, and that is sent alone.
@@ -33,90 +34,5 @@ where
         rows(conn, last, receive).await
     } else {
         count(conn, last, receive).await
-    }
-}
-
-/// What a statement of a script returns.
-#[derive(Debug, PartialEq)]
-enum Returns {
-    Rows,
-    Count,
-    Nothing,
-}
-
-impl Returns {
-    /// By its first word. No text in a script is written but in hexadecimal digits.
-    fn of(statement: &str) -> Self {
-        let word = statement
-            .split_ascii_whitespace()
-            .next()
-            .unwrap_or_default();
-        match word.to_ascii_uppercase().as_str() {
-            "SELECT" | "SHOW" | "WITH" => Self::Rows,
-            "DELETE" | "INSERT" | "SET" | "UPDATE" if statement.contains(" RETURNING ") => {
-                Self::Rows
-            }
-            "DELETE" | "INSERT" | "UPDATE" => Self::Count,
-            // MariaDB's `SET STATEMENT … FOR UPDATE …`.
-            "SET" if statement.contains(" FOR UPDATE ") => Self::Count,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// Splits a script before its last statement.
-fn split_last(script: &str) -> (&str, &str) {
-    let script = script.trim_end().trim_end_matches(';');
-    let (mut begins, mut quote) = (0, None);
-    for (at, character) in script.char_indices() {
-        match quote {
-            Some(open) if character == open => quote = None,
-            None if matches!(character, '\'' | '"' | '`') => quote = Some(character),
-            None if character == ';' => begins = at + 1,
-            Some(_) | None => {}
-        }
-    }
-    (&script[..begins], script[begins..].trim_start())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_statement_is_split_off() {
-        for (script, others, last) in [
-            ("SELECT 1", "", "SELECT 1"),
-            ("BEGIN; SELECT 1;\n", "BEGIN;", "SELECT 1"),
-            ("A; B; C", "A; B;", "C"),
-            (
-                "A; SELECT x'3b', `a;b`, \"c;d\"",
-                "A;",
-                "SELECT x'3b', `a;b`, \"c;d\"",
-            ),
-            ("SELECT 'it''s; here'", "", "SELECT 'it''s; here'"),
-        ] {
-            assert_eq!(split_last(script), (others, last), "{script}");
-        }
-    }
-
-    #[test]
-    fn a_statement_returns_rows_or_a_number_or_nothing() {
-        for (statement, returns) in [
-            ("SELECT 1 FOR UPDATE", Returns::Rows),
-            ("\n  select 1", Returns::Rows),
-            ("INSERT INTO t VALUES (1) RETURNING a", Returns::Rows),
-            (
-                "SET STATEMENT a = 0 FOR INSERT INTO t VALUES (1) RETURNING a",
-                Returns::Rows,
-            ),
-            ("SET STATEMENT a = 0 FOR UPDATE t SET a = 1", Returns::Count),
-            ("UPDATE t SET a = 1", Returns::Count),
-            ("SET a = 1", Returns::Nothing),
-            ("SAVEPOINT a", Returns::Nothing),
-            ("", Returns::Nothing),
-        ] {
-            assert_eq!(Returns::of(statement), returns, "{statement}");
-        }
     }
 }

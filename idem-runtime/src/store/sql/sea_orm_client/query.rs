@@ -1,18 +1,9 @@
-//! Scripts, whose rows only a query of sea-orm returns.
+//! Queries of scripts, as statements of sea-orm.
 
 use sea_orm::{DatabaseBackend, Statement, Value};
 
 use crate::store::sql::bytea::bytea;
 use crate::store::sql::dialect::Dialect;
-
-/// The last statement of a script, if it returns rows, and those before it.
-pub(super) fn query_of(script: &str) -> Option<(&str, &str)> {
-    let script = script.trim_end_matches([';', ' ']);
-    let (before, last) = script.rsplit_once(';').unwrap_or(("", script));
-    let last = last.trim_start();
-    let returns_rows = last.starts_with("SELECT") || last.starts_with("PRAGMA");
-    returns_rows.then_some((before, last))
-}
 
 /// A query with its literal of bytes as a parameter.
 ///
@@ -36,20 +27,6 @@ pub(super) fn parametrized(backend: DatabaseBackend, dialect: &Dialect, query: &
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_is_at_the_end_of_a_script() {
-        for (script, expected) in [
-            ("SAVEPOINT a; SELECT 1", Some(("SAVEPOINT a", "SELECT 1"))),
-            (
-                "PRAGMA busy_timeout = 5; ",
-                Some(("", "PRAGMA busy_timeout = 5")),
-            ),
-            ("SELECT 1; RELEASE SAVEPOINT a", None),
-        ] {
-            assert_eq!(query_of(script), expected, "{script}");
-        }
-    }
 
     #[test]
     fn a_literal_of_bytes_is_a_parameter() {
