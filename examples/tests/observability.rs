@@ -9,40 +9,23 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 
+use idem_harness::Worker;
 use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../observability/dashboard.json");
 
-/// Ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// What the exporter shows after the load, and what the example has printed as traces.
 fn exported() -> String {
-    let mut command = Command::new(support::built("observability"));
-    let command = command.args(["--port", "0", "--rounds", "40", "--trace", "off"]);
-    let mut example = Running(command.stdout(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(example.0.stdout.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
+    let example = Worker::program(support::built("observability"));
+    let example = example.args(["--port", "0", "--rounds", "40", "--trace", "off"]);
+    let mut example = example.spawn();
+    let first = example.line();
     let address = first.strip_prefix("metrics: http://").unwrap();
     let address = address.strip_suffix("/metrics").unwrap();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .unwrap()
-            .starts_with("the load is done")
-    );
+    assert!(example.line().starts_with("the load is done"));
     let mut socket = TcpStream::connect(address).unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();

@@ -8,13 +8,12 @@ use idem_harness::{ClusterSetup, Edition, RedisServer, RedisServerBuilder, Reply
 use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
+use crate::shop::PATIENCE;
+
 /// Start of every prefix, and the only keys that the restricted user may access.
 const PREFIX: &str = "idem-tests";
 const USER: &str = "restricted";
 const PASSWORD: &str = "a-secret-of-the-tests";
-
-/// A busy machine may delay a reply; no case depends on it.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {

@@ -7,8 +7,7 @@ use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
-/// A busy machine may delay a reply; no case depends on it.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::shop::PATIENCE;
 
 /// A table of its own in a database.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ pub(crate) fn built(example: &str) -> PathBuf {
         .join(example);
     assert!(
         program.is_file(),
-        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
+        "build the examples first: `cargo test -p idem-examples` and `cargo build -p idem-examples --examples` do, \
+         `--test` alone does not"
     );
     program
 }

@@ -16,5 +16,7 @@ mod journey;
 mod network;
 mod pages;
 mod shop;
+#[path = "../../../examples/tests/support/mod.rs"]
+mod support;
 mod tabs;
 mod visitor;

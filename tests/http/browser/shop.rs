@@ -9,6 +9,7 @@ use idem_harness::{HANG_LIMIT, TestDir, Worker};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
 use super::browser::PAUSE;
+use super::support;
 
 const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
 const UNPAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'new'";
@@ -117,7 +118,7 @@ fn file(books: &TestDir) -> PathBuf {
 }
 
 fn run(books: &TestDir, slow: Duration, port: u16) -> (Worker, SocketAddr) {
-    let mut process = Worker::program(program())
+    let mut process = Worker::program(support::built("checkout"))
         .arg("--file")
         .arg(file(books))
         .args(["--slow".to_owned(), slow.as_millis().to_string()])
@@ -126,15 +127,4 @@ fn run(books: &TestDir, slow: Duration, port: u16) -> (Worker, SocketAddr) {
     let line = process.line_after("shop at http://");
     let (addr, _) = line.split_once('/').unwrap();
     (process, addr.parse().unwrap())
-}
-
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.ancestors().nth(2).unwrap().join("examples/checkout");
-    assert!(
-        built.is_file(),
-        "build the shop first: `cargo test --workspace --all-features` does, and so does \
-         `cargo build -p idem-examples --example checkout`"
-    );
-    built
 }
