@@ -1,6 +1,6 @@
 //! diesel-async as a client: its connections are sessions, in transactions of callers or of idem.
 //!
-//! In the order in which a call goes: `session` has the methods, `script` splits a script, `message` sends a `query` and
+//! In the order in which a call goes: `session` has the methods, `script` sends a script, `message` sends a `query` and
 //! forwards each `row`, and `transaction` begins and ends one, on a `connection` of `mysql` or `postgres`.
 
 mod connection;
