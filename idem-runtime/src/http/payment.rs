@@ -1,9 +1,11 @@
 //! The payment of a request: x402.
 
 use ::http::{HeaderMap, HeaderName};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 
 use super::key::KeyRefusal;
-use crate::identity::key::decode;
 
 /// The headers of a payment, x402 versions 2 and 1.
 pub(super) static PAYMENT: [HeaderName; 2] = [
@@ -38,21 +40,23 @@ pub(super) fn document(headers: &HeaderMap) -> Result<Option<Vec<u8>>, KeyRefusa
     document.map(Some).ok_or(KeyRefusal::Unreadable)
 }
 
+/// The standard alphabet without padding. Bits that belong to no byte are ignored.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
+
 /// Reads bytes from base64 of either alphabet, with padding or without.
 pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let mut text = text[..text.len() - padding].to_vec();
-    if padding > 2 || text.len() % 4 == 1 {
+    if padding > 2 {
         return None;
     }
+    let mut text = text[..text.len() - padding].to_vec();
     for byte in &mut text {
         *byte = match *byte {
-            b'+' => b'-',
-            b'/' => b'_',
+            b'-' => b'+',
+            b'_' => b'/',
             other => other,
         };
     }
-    let mut bytes = vec![0; text.len() * 3 / 4];
-    decode(&text, &mut bytes)?;
-    Some(bytes)
+    BASE64.decode(text).ok()
 }

@@ -1,10 +1,11 @@
 use ::http::Request;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 use crate::identity::canonical::vectors::hex;
-use crate::identity::key::encode;
 
 fn request(of_type: &str) -> Parts {
     let request = Request::post("/orders?a=1").header("content-type", of_type);
@@ -74,10 +75,8 @@ fn the_fingerprint_of_each_rule_is_frozen() {
 
 /// A payment of x402, version 2, of this document.
 fn paid(document: &str) -> Parts {
-    let mut text = vec![0; (document.len() * 8).div_ceil(6)];
-    encode(document.as_bytes(), &mut text);
     let mut request = request("text/plain");
-    let line = HeaderValue::from_bytes(&text).unwrap();
+    let line = HeaderValue::try_from(STANDARD.encode(document)).unwrap();
     request.headers.insert(&PAYMENT[0], line);
     request
 }
