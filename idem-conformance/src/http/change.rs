@@ -3,10 +3,13 @@
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::finding::{Checked, ELSEWHERE, need};
 use super::json;
 use super::operation::NUMBER;
-use super::probe::{Asked, Probe};
+use super::result::{Checked, ELSEWHERE, need};
+use super::tester::{Asked, Tester};
+
+/// Needed for changes of an object.
+const OBJECT: &str = "an operation whose body is a JSON object";
 
 /// The difference between two requests with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +44,12 @@ pub(super) enum Change {
 
 impl Change {
     /// A request and the changed one.
-    pub(super) fn pair(self, probe: &Probe<'_>) -> Checked<(Asked, Asked)> {
-        let mut first = probe.usual();
+    pub(super) fn pair(self, tester: &Tester<'_>) -> Checked<(Asked, Asked)> {
+        let mut first = tester.usual();
         let mut second = first.clone();
         let number = first.number.to_string();
         let body = first.operation.body.replace(NUMBER, &number);
-        let value = || {
+        let document = || {
             let value = serde_json::from_str::<Value>(&body);
             need(value.ok(), "an operation whose body is JSON")
         };
@@ -54,58 +57,27 @@ impl Change {
             Self::Number => {
                 let has_number = first.operation.has_number().then_some(());
                 need(has_number, "an operation with `{number}` in its body")?;
-                second.number = probe.number();
+                second.number = tester.number();
             }
             Self::Blank => {
-                let value = value()?;
-                need(
-                    value.as_object(),
-                    "an operation whose body is a JSON object",
-                )?;
+                need(document()?.as_object(), OBJECT)?;
                 second.body = Some(body.trim_start().replacen('{', "{ ", 1));
             }
-            Self::MemberOrder => {
-                let value = value()?;
-                let has_order = json::has_order(&value).then_some(());
-                need(
-                    has_order,
-                    "an operation whose JSON has an object of two members",
-                )?;
+            Self::MemberOrder
+            | Self::Decimal
+            | Self::NullMember
+            | Self::ExtraMember
+            | Self::ArrayOrder => {
+                let value = document()?;
                 first.body = Some(json::ordered(&value, false));
-                second.body = Some(json::ordered(&value, true));
-            }
-            Self::Decimal => {
-                let decimal = json::with_decimal(value()?);
-                let decimal = need(decimal, "an operation whose JSON has an integer")?;
-                first.body = Some(json::ordered(&value()?, false));
-                second.body = Some(json::ordered(&decimal, false));
-            }
-            Self::NullMember | Self::ExtraMember => {
-                let member = if self == Self::NullMember {
-                    Value::Null
-                } else {
-                    json!({ "points": 1 })
-                };
-                let more = json::with_member(value()?, "extension", member);
-                let more = need(more, "an operation whose body is a JSON object")?;
-                first.body = Some(json::ordered(&value()?, false));
-                second.body = Some(json::ordered(&more, false));
-            }
-            Self::ArrayOrder => {
-                let reversed = json::with_array_reversed(value()?);
-                let reversed = need(
-                    reversed,
-                    "an operation whose JSON has an array of two different values",
-                )?;
-                first.body = Some(json::ordered(&value()?, false));
-                second.body = Some(json::ordered(&reversed, false));
+                second.body = Some(self.of_json(value)?);
             }
             Self::Path => {
-                let elsewhere = probe.target.elsewhere.clone();
+                let elsewhere = tester.target.elsewhere.clone();
                 second.operation = need(elsewhere, ELSEWHERE)?;
             }
             Self::Caller => {
-                let other = probe.target.other_caller.clone();
+                let other = tester.target.other_caller.clone();
                 second.caller = Some(need(other, "another caller (`other_caller`)")?);
             }
             Self::Header => {
@@ -113,11 +85,32 @@ impl Change {
                 let value = HeaderValue::from_static("another");
                 second.operation = second.operation.header(name, value);
             }
-            Self::Signature => second.payment = Some(probe.number()),
+            Self::Signature => second.payment = Some(tester.number()),
             Self::Terms => second.other_terms = true,
             Self::Capitals => second.key = second.key.to_uppercase(),
         }
         Ok((first, second))
+    }
+
+    /// The text of a changed document.
+    fn of_json(self, value: Value) -> Checked<String> {
+        let (changed, needed) = match self {
+            Self::MemberOrder => (
+                json::reordered(&value),
+                "an operation whose JSON has an object of two members",
+            ),
+            Self::Decimal => (
+                json::with_decimal(value),
+                "an operation whose JSON has an integer",
+            ),
+            Self::ArrayOrder => (
+                json::with_array_reversed(value),
+                "an operation whose JSON has an array of two different values",
+            ),
+            Self::NullMember => (json::with_extension(value, Value::Null), OBJECT),
+            _ => (json::with_extension(value, json!({ "points": 1 })), OBJECT),
+        };
+        need(changed, needed)
     }
 
     /// The second request in words.

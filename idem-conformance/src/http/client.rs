@@ -18,20 +18,23 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::answer::Answer;
+use super::response::ServerResponse;
 
 /// The reason that there is no response.
 type Unanswered = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends a request to the server of its URI.
-pub(super) async fn send(request: Request<Bytes>, patience: Duration) -> Result<Answer, String> {
+pub(super) async fn send(
+    request: Request<Bytes>,
+    patience: Duration,
+) -> Result<ServerResponse, String> {
     match timeout(patience, exchange(request)).await {
         Ok(answer) => answer.map_err(|error| format!("no response: {error}")),
         Err(_) => Err(format!("no response within {patience:?}")),
     }
 }
 
-async fn exchange(mut request: Request<Bytes>) -> Result<Answer, Unanswered> {
+async fn exchange(mut request: Request<Bytes>) -> Result<ServerResponse, Unanswered> {
     let uri = request.uri().clone();
     let authority = uri.authority().ok_or("the address has no host")?;
     let secure = match uri.scheme() {
@@ -59,7 +62,7 @@ async fn exchange(mut request: Request<Bytes>) -> Result<Answer, Unanswered> {
     }
 }
 
-async fn over<S>(stream: S, request: Request<Bytes>) -> Result<Answer, Unanswered>
+async fn over<S>(stream: S, request: Request<Bytes>) -> Result<ServerResponse, Unanswered>
 where
     S: Read + Write + Unpin + Send + 'static,
 {
@@ -68,7 +71,7 @@ where
         let response = sender.send_request(request.map(Full::new)).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer {
+        Ok(ServerResponse {
             status: parts.status,
             headers: parts.headers,
             body,

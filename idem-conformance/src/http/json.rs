@@ -1,6 +1,6 @@
 //! JSON texts of one value, and of nearly the same.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// A text whose members are in the order of their names, or in the reverse one.
 pub(super) fn ordered(value: &Value, reverse: bool) -> String {
@@ -41,8 +41,14 @@ fn change_first(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) 
     }
 }
 
+/// The same value, with the members of an object in another order.
+pub(super) fn reordered(value: &Value) -> Option<String> {
+    let reordered = ordered(value, true);
+    (reordered != ordered(value, false)).then_some(reordered)
+}
+
 /// The same value, with an integer written as `1.0`.
-pub(super) fn with_decimal(mut value: Value) -> Option<Value> {
+pub(super) fn with_decimal(mut value: Value) -> Option<String> {
     let decimal = |value: &mut Value| {
         // Written without an exponent, and exactly.
         let integer = value.as_i64().filter(|it| it.unsigned_abs() < 1 << 53);
@@ -53,11 +59,11 @@ pub(super) fn with_decimal(mut value: Value) -> Option<Value> {
             true
         })
     };
-    change_first(&mut value, &mut { decimal }).then_some(value)
+    change_first(&mut value, &mut { decimal }).then(|| ordered(&value, false))
 }
 
 /// Another value: an array of two different values in the reverse order.
-pub(super) fn with_array_reversed(mut value: Value) -> Option<Value> {
+pub(super) fn with_array_reversed(mut value: Value) -> Option<String> {
     let reversed = |value: &mut Value| {
         let Value::Array(values) = value else {
             return false;
@@ -66,19 +72,14 @@ pub(super) fn with_array_reversed(mut value: Value) -> Option<Value> {
         values.reverse();
         *values != before
     };
-    change_first(&mut value, &mut { reversed }).then_some(value)
+    change_first(&mut value, &mut { reversed }).then(|| ordered(&value, false))
 }
 
-/// Another value: an object with a member more.
-pub(super) fn with_member(mut value: Value, name: &str, member: Value) -> Option<Value> {
-    let members: &mut Map<_, _> = value.as_object_mut()?;
-    members.insert(name.to_owned(), member);
-    Some(value)
-}
-
-/// Whether an object within has two members, so that their order can be changed.
-pub(super) fn has_order(value: &Value) -> bool {
-    ordered(value, false) != ordered(value, true)
+/// Another value: an object with the extension `member`.
+pub(super) fn with_extension(mut value: Value, member: Value) -> Option<String> {
+    let members = value.as_object_mut()?;
+    members.insert("extension".to_owned(), member);
+    Some(ordered(&value, false))
 }
 
 #[cfg(test)]
@@ -90,18 +91,19 @@ mod tests {
     #[test]
     fn texts_of_one_value_differ_and_their_values_do_not() {
         let value = json!({ "b": [1, { "d": 1, "c": "\"" }], "a": null });
-        let text = ordered(&value, true);
+        let text = reordered(&value).unwrap();
         assert_eq!(text, r#"{"b":[1,{"d":1,"c":"\""}],"a":null}"#);
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-        let decimal = with_decimal(value.clone()).unwrap();
         assert_eq!(
-            ordered(&decimal, false),
+            with_decimal(value.clone()).unwrap(),
             r#"{"a":null,"b":[1.0,{"c":"\"","d":1}]}"#
         );
-        let reversed = with_array_reversed(value.clone()).unwrap();
-        assert_eq!(reversed["b"][1], 1);
+        assert_eq!(
+            with_array_reversed(value).unwrap(),
+            r#"{"a":null,"b":[{"c":"\"","d":1},1]}"#
+        );
         assert_eq!(with_array_reversed(json!([2, 2])), None);
         assert_eq!(with_decimal(json!("1")), None);
-        assert!(!has_order(&json!([{ "a": 1 }])));
+        assert_eq!(reordered(&json!([{ "a": 1 }])), None);
     }
 }

@@ -51,27 +51,26 @@
 //! | 1 | a row failed |
 //! | 2 | wrong arguments, or a server that does not answer the operation with 2xx: no row was tested |
 
-mod answer;
-mod base64;
 mod change;
 mod check;
 mod client;
-mod finding;
 mod json;
 mod key;
 mod operation;
-mod probe;
 mod refusal;
 mod report;
+mod response;
+mod result;
 mod row;
 mod run;
 mod specification;
 mod table;
 mod target;
+mod tester;
 
-pub use self::finding::Finding;
 pub use self::operation::{InvalidOperation, Operation};
 pub use self::report::Report;
+pub use self::result::RowResult;
 pub use self::row::{Level, Row};
 pub use self::run::{Unusable, check};
 pub use self::specification::{Specification, UnknownSpecification};

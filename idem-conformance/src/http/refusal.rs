@@ -2,22 +2,21 @@
 
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::finding::{Checked, failed};
+use super::response::ServerResponse;
+use super::result::{Checked, failed};
 
-/// What a refusal must have: one of these statuses, these members of its JSON body, these headers.
+/// What a refusal must have: one of these statuses, and these parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
-    pub(super) statuses: &'static [u16],
-    /// By JSON pointer.
-    pub(super) members: &'static [(&'static str, Member)],
-    pub(super) headers: &'static [(&'static str, Header)],
+pub(super) struct RefusalShape {
+    statuses: &'static [u16],
+    /// Each is a member of the JSON body, by its pointer, or a header, by its name.
+    parts: &'static [(&'static str, Part)],
     /// Whether it has a link to documentation, as the member `type` or as the header `Link`.
-    pub(super) is_documented: bool,
+    is_documented: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Member {
+pub(super) enum Part {
     /// This text.
     Is(&'static str),
     /// A text that begins so.
@@ -28,33 +27,25 @@ pub(super) enum Member {
     Status,
     /// This truth value.
     Holds(bool),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Header {
-    /// This text.
-    Is(&'static str),
-    /// A number of seconds.
+    /// A number of seconds, as text.
     Seconds,
 }
 
-pub(super) const fn refused(statuses: &'static [u16]) -> Refusal {
-    Refusal {
+pub(super) const fn refused(statuses: &'static [u16]) -> RefusalShape {
+    RefusalShape {
         statuses,
-        members: &[],
-        headers: &[],
+        parts: &[],
         is_documented: false,
     }
 }
 
-impl Refusal {
-    pub(super) const fn members(mut self, members: &'static [(&'static str, Member)]) -> Self {
-        self.members = members;
-        self
-    }
+fn is_member(place: &str) -> bool {
+    place.starts_with('/')
+}
 
-    pub(super) const fn headers(mut self, headers: &'static [(&'static str, Header)]) -> Self {
-        self.headers = headers;
+impl RefusalShape {
+    pub(super) const fn with(mut self, parts: &'static [(&'static str, Part)]) -> Self {
+        self.parts = parts;
         self
     }
 
@@ -63,27 +54,26 @@ impl Refusal {
         self
     }
 
-    fn is_met(&self, answer: &Answer) -> bool {
-        let member = |(pointer, want): &(&str, Member)| {
-            let value = answer.member(pointer).unwrap_or_default();
+    fn is_met(&self, answer: &ServerResponse) -> bool {
+        let part = |(place, want): &(&str, Part)| {
+            let value = if is_member(place) {
+                answer.member(place)
+            } else {
+                answer.header(place).map(Value::from)
+            };
+            let value = value.unwrap_or_default();
+            let text = value.as_str();
             match want {
-                Member::Is(text) => value == *text,
-                Member::Begins(start) => value.as_str().is_some_and(|it| it.starts_with(start)),
-                Member::Text => value.as_str().is_some_and(|it| !it.is_empty()),
-                Member::Status => value == answer.status.as_u16(),
-                Member::Holds(truth) => value == *truth,
-            }
-        };
-        let header = |(name, want): &(&str, Header)| {
-            let value = answer.header(name).unwrap_or_default();
-            match want {
-                Header::Is(text) => value == *text,
-                Header::Seconds => value.parse::<u64>().is_ok(),
+                Part::Is(expected) => value == *expected,
+                Part::Begins(start) => text.is_some_and(|it| it.starts_with(start)),
+                Part::Text => text.is_some_and(|it| !it.is_empty()),
+                Part::Status => value == answer.status.as_u16(),
+                Part::Holds(truth) => value == *truth,
+                Part::Seconds => text.is_some_and(|it| it.parse::<u64>().is_ok()),
             }
         };
         self.statuses.contains(&answer.status.as_u16())
-            && self.members.iter().all(member)
-            && self.headers.iter().all(header)
+            && self.parts.iter().all(part)
             && (!self.is_documented || has_link(answer))
     }
 
@@ -91,21 +81,19 @@ impl Refusal {
     pub(super) fn phrase(&self) -> String {
         let statuses: Vec<_> = self.statuses.iter().map(u16::to_string).collect();
         let mut phrase = statuses.join(" or ");
-        let members = self.members.iter().map(|(pointer, want)| match want {
-            Member::Is(text) => format!("`{pointer}` \"{text}\""),
-            Member::Begins(start) => format!("`{pointer}` \"{start}…\""),
-            Member::Text => format!("a text `{pointer}`"),
-            Member::Status => format!("`{pointer}` the status"),
-            Member::Holds(truth) => format!("`{pointer}` {truth}"),
+        let parts = self.parts.iter().map(|(place, want)| match want {
+            Part::Is(text) if is_member(place) => format!("`{place}` \"{text}\""),
+            Part::Is(text) => format!("`{place}: {text}`"),
+            Part::Begins(start) => format!("`{place}` \"{start}…\""),
+            Part::Text => format!("a text `{place}`"),
+            Part::Status => format!("`{place}` the status"),
+            Part::Holds(truth) => format!("`{place}` {truth}"),
+            Part::Seconds => format!("`{place}` in seconds"),
         });
-        let headers = self.headers.iter().map(|(name, want)| match want {
-            Header::Is(text) => format!("`{name}: {text}`"),
-            Header::Seconds => format!("`{name}` in seconds"),
-        });
-        let link = self
-            .is_documented
-            .then(|| "a link to documentation".to_owned());
-        let parts: Vec<_> = members.chain(headers).chain(link).collect();
+        let mut parts: Vec<_> = parts.collect();
+        if self.is_documented {
+            parts.push("a link to documentation".to_owned());
+        }
         if !parts.is_empty() {
             phrase.push_str(" with ");
             phrase.push_str(&parts.join(", "));
@@ -113,22 +101,21 @@ impl Refusal {
         phrase
     }
 
-    pub(super) fn verify(&self, answer: &Answer) -> Checked {
+    pub(super) fn verify(&self, answer: &ServerResponse) -> Checked {
         if self.is_met(answer) {
-            Ok(())
-        } else {
-            let headers = self.headers.iter().map(|(name, _)| {
-                let value = answer.header(name).unwrap_or("none");
-                format!("; {name}: {value}")
-            });
-            let headers: String = headers.collect();
-            failed(self.phrase(), format!("{}{headers}", answer.shown()))
+            return Ok(());
         }
+        let mut got = answer.shown();
+        for (name, _) in self.parts.iter().filter(|(place, _)| !is_member(place)) {
+            let value = answer.header(name).unwrap_or("none");
+            got.extend(["; ", name, ": ", value]);
+        }
+        failed(self.phrase(), got)
     }
 }
 
 /// A problem document whose `type` is an address, or a link of the relation `describedby`.
-fn has_link(answer: &Answer) -> bool {
+fn has_link(answer: &ServerResponse) -> bool {
     let is_address = |value: Value| {
         let text = value.as_str().unwrap_or_default();
         text.starts_with("https://") || text.starts_with("http://")

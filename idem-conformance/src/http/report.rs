@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::finding::Finding;
+use super::result::RowResult;
 use super::row::Row;
 use super::specification::Specification;
 
@@ -11,14 +11,14 @@ use super::specification::Specification;
 #[must_use = "a report is to be read"]
 pub struct Report {
     specification: Specification,
-    findings: Vec<Finding>,
+    results: Vec<RowResult>,
 }
 
 impl Report {
-    pub(super) fn new(specification: Specification, findings: Vec<Finding>) -> Self {
+    pub(super) fn new(specification: Specification, results: Vec<RowResult>) -> Self {
         Self {
             specification,
-            findings,
+            results,
         }
     }
 
@@ -29,8 +29,8 @@ impl Report {
     }
 
     /// The rows with their results.
-    pub fn rows(&self) -> impl Iterator<Item = (&'static Row, &Finding)> {
-        self.specification.rows().iter().zip(&self.findings)
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Row, &RowResult)> {
+        self.specification.rows().iter().zip(&self.results)
     }
 
     /// The names of the rows that failed.
@@ -38,7 +38,7 @@ impl Report {
     pub fn failed(&self) -> Vec<&'static str> {
         let failed = self
             .rows()
-            .filter(|(_, finding)| matches!(finding, Finding::Failed { .. }));
+            .filter(|(_, result)| matches!(result, RowResult::Failed { .. }));
         failed.map(|(row, _)| row.name).collect()
     }
 
@@ -47,13 +47,13 @@ impl Report {
     pub fn to_markdown(&self) -> String {
         let mut page =
             String::from("| section | force | sentence | test | result |\n|---|---|---|---|---|\n");
-        for (row, finding) in self.rows() {
+        for (row, result) in self.rows() {
             let cells = [
                 row.section.to_owned(),
                 row.level.to_string(),
                 row.sentence.to_owned(),
                 row.test(),
-                finding.to_string(),
+                result.to_string(),
             ];
             let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
             page.extend(["| ", &cells.join(" | "), " |\n"]);
@@ -71,10 +71,10 @@ impl fmt::Display for Report {
         let sections = width(|row| row.section.chars().count()).unwrap_or(0);
         let names = width(|row| row.name.len()).unwrap_or(0);
         let mut counts = [0; 4];
-        for (row, finding) in self.rows() {
-            let (count, word, more) = match finding {
-                Finding::Passed => (0, "passed", vec![]),
-                Finding::Failed { expected, got } => (
+        for (row, result) in self.rows() {
+            let (count, word, more) = match result {
+                RowResult::Passed => (0, "passed", vec![]),
+                RowResult::Failed { expected, got } => (
                     1,
                     "FAILED",
                     vec![
@@ -83,11 +83,11 @@ impl fmt::Display for Report {
                         format!("got:      {got}"),
                     ],
                 ),
-                Finding::NotChecked(why) if row.has_test() => {
+                RowResult::NotChecked(why) if row.has_test() => {
                     (2, "not checked", vec![format!("needs {why}")])
                 }
-                Finding::NotChecked(why) => (2, "not checked", vec![why.to_string()]),
-                Finding::CannotBeMet(why) => (3, "cannot be met", vec![(*why).to_owned()]),
+                RowResult::NotChecked(why) => (2, "not checked", vec![why.to_string()]),
+                RowResult::CannotBeMet(why) => (3, "cannot be met", vec![(*why).to_owned()]),
             };
             counts[count] += 1;
             let (section, level, name, sentence) = (row.section, row.level, row.name, row.sentence);

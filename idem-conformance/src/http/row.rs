@@ -1,8 +1,19 @@
-//! A sentence of a specification, and its test.
+//! A specification as a table: a row for each sentence, with its test.
 
 use std::fmt;
 
 use super::check::Check;
+use super::key::KeyPlace;
+
+/// A specification and its sentences.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// The addresses of its pages.
+    pub(super) sources: &'static [&'static str],
+    pub(super) place: KeyPlace,
+    pub(super) rows: &'static [Row],
+}
 
 /// The force of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +59,6 @@ pub struct Row {
 }
 
 impl Row {
-    pub(super) const fn new(
-        section: &'static str,
-        level: Level,
-        name: &'static str,
-        sentence: &'static str,
-        check: Check,
-    ) -> Self {
-        Self {
-            name,
-            section,
-            level,
-            sentence,
-            check,
-        }
-    }
-
     pub(super) fn has_test(&self) -> bool {
         !matches!(self.check, Check::Unseen(_) | Check::CannotBeMet(_))
     }

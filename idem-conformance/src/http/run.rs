@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::finding::Finding;
-use super::probe::Probe;
 use super::report::Report;
+use super::result::RowResult;
 use super::specification::Specification;
 use super::target::Target;
+use super::tester::Tester;
 
 /// A server that does not answer the first request of a run with 2xx, so that no row says anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,18 +30,18 @@ impl std::error::Error for Unusable {}
 ///
 /// A run that is dropped has made a part of its requests; an outage that it began (`Target::outage`) goes on.
 pub async fn check(specification: Specification, target: &Target) -> Result<Report, Unusable> {
-    let probe = Probe::new(target, specification.place());
-    if let Err(finding) = probe.succeeds(&probe.usual()).await {
-        return Err(Unusable(match finding {
-            Finding::Failed { expected, got } => {
+    let tester = Tester::new(target, specification.place());
+    if let Err(result) = tester.succeeds(&tester.usual()).await {
+        return Err(Unusable(match result {
+            RowResult::Failed { expected, got } => {
                 format!("no row can be tested: expected {expected}, got {got}")
             }
-            finding => format!("no row can be tested: {finding}"),
+            result => format!("no row can be tested: {result}"),
         }));
     }
-    let mut findings = Vec::new();
+    let mut results = Vec::new();
     for row in specification.rows() {
-        findings.push(row.check.run(&probe).await);
+        results.push(row.check.run(&tester).await);
     }
-    Ok(Report::new(specification, findings))
+    Ok(Report::new(specification, results))
 }

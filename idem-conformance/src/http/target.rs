@@ -13,9 +13,9 @@ use super::operation::Operation;
 
 /// Something that the tests do to a server beside its requests.
 #[derive(Clone)]
-pub(super) struct Hook<A>(Arc<dyn Fn(A) -> BoxFuture<'static, ()> + Send + Sync>);
+pub(super) struct ServerHook<A>(Arc<dyn Fn(A) -> BoxFuture<'static, ()> + Send + Sync>);
 
-impl<A> Hook<A> {
+impl<A> ServerHook<A> {
     fn new<F>(hook: impl Fn(A) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -28,9 +28,9 @@ impl<A> Hook<A> {
     }
 }
 
-impl<A> fmt::Debug for Hook<A> {
+impl<A> fmt::Debug for ServerHook<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
+        f.write_str("ServerHook")
     }
 }
 
@@ -42,7 +42,7 @@ const PAYMENT: &str = r#"{"x402Version":2,"accepted":{"scheme":"exact","network"
 /// A server under test, and what it offers to the tests.
 ///
 /// One operation is enough. Each further setting lets more rows of a table be tested; the rows that lack it are
-/// [`NotChecked`](super::Finding::NotChecked), and name it.
+/// [`NotChecked`](super::RowResult::NotChecked), and name it.
 ///
 /// The server should have no other clients meanwhile, if [`effects`](Self::effects) are counted. Nothing is undone: a
 /// run makes some dozens of requests that the server takes for real.
@@ -71,13 +71,13 @@ pub struct Target {
     pub(super) other_caller: Option<HeaderMap>,
     pub(super) elsewhere: Option<Operation>,
     pub(super) slow: Option<Operation>,
-    pub(super) release: Option<(Duration, Hook<()>)>,
+    pub(super) release: Option<(Duration, ServerHook<()>)>,
     pub(super) rejected: Option<Operation>,
     pub(super) invalid: Option<Operation>,
     pub(super) failing: Option<Operation>,
     pub(super) effects: Option<(Operation, String)>,
-    pub(super) clock: Option<(Duration, Hook<Duration>)>,
-    pub(super) outage: Option<Hook<bool>>,
+    pub(super) clock: Option<(Duration, ServerHook<Duration>)>,
+    pub(super) outage: Option<ServerHook<bool>>,
     pub(super) config: Option<Operation>,
     pub(super) payment: String,
     pub(super) patience: Duration,
@@ -155,7 +155,7 @@ impl Target {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.release = Some((after, Hook::new(move |()| release())));
+        self.release = Some((after, ServerHook::new(move |()| release())));
         self
     }
 
@@ -192,7 +192,7 @@ impl Target {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.clock = Some((lifetime, Hook::new(advance)));
+        self.clock = Some((lifetime, ServerHook::new(advance)));
         self
     }
 
@@ -201,7 +201,7 @@ impl Target {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.outage = Some(Hook::new(outage));
+        self.outage = Some(ServerHook::new(outage));
         self
     }
 

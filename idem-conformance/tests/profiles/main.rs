@@ -12,33 +12,41 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use idem_conformance::http::{Finding, Report, Specification, Target, check};
+use idem_conformance::http::{Report, RowResult, Specification, Target, check};
 use idem_runtime::http::Profile;
 use idem_runtime::testing::Fault;
 
-use self::plants::{PLANTS, Plant};
-use self::shop::{Served, Setup, WAIT};
+use self::plants::{PLANTS, PlantedServer};
+use self::shop::{Served, ShopSetup, WAIT};
 
-/// The settings of a specification.
-fn profile(specification: Specification) -> Profile {
+/// The profile of a specification.
+fn preset(specification: Specification) -> Profile {
     match specification {
         Specification::Draft => Profile::draft(),
         Specification::StripeV1 => Profile::stripe_v1(),
         Specification::StripeV2 => Profile::stripe_v2(),
         Specification::Acp => Profile::acp(),
         Specification::Ucp => Profile::ucp(),
-        Specification::X402 => Profile::x402().required(),
+        Specification::X402 => Profile::x402(),
         Specification::IcebergRest => Profile::iceberg_rest(),
         other => panic!("no profile of {other}"),
     }
 }
 
-fn setup(specification: Specification) -> Setup {
+/// The settings of the servers: the terms of payment of a shop require an identifier.
+fn profile(specification: Specification) -> Profile {
+    match specification {
+        Specification::X402 => preset(specification).required(),
+        _ => preset(specification),
+    }
+}
+
+fn setup(specification: Specification) -> ShopSetup {
     let waits = matches!(
         specification,
         Specification::Ucp | Specification::X402 | Specification::IcebergRest
     );
-    Setup {
+    ShopSetup {
         is_layered: true,
         is_scoped: true,
         set: |layer| layer,
@@ -50,32 +58,41 @@ fn setup(specification: Specification) -> Setup {
     }
 }
 
-async fn table(specification: Specification, setup: &Setup) -> Report {
+async fn table(specification: Specification, setup: &ShopSetup) -> Report {
     let shop = Served::start(specification, profile(specification), setup).await;
     check(specification, &shop.target).await.unwrap()
 }
 
-/// The tables of all profiles. Every row that has a test passes, and the page in the documentation has the tables:
-/// `IDEM_GOLDEN=overwrite` renews it.
+/// The settings and the tables of all profiles. Every row that has a test passes, and the page in the documentation has
+/// both: `IDEM_GOLDEN=overwrite` renews it.
 #[tokio::test]
 async fn each_profile_meets_its_specification() {
     let mut page = INTRODUCTION.to_owned();
     let mut wrong = Vec::new();
     for &specification in Specification::ALL {
         let report = table(specification, &setup(specification)).await;
-        for (row, finding) in report.rows() {
+        for (row, result) in report.rows() {
             let has_test = row.test() != "–";
-            if (*finding == Finding::Passed) != has_test {
-                wrong.push(format!("{specification}: {}: {finding}", row.name));
+            if (*result == RowResult::Passed) != has_test {
+                wrong.push(format!("{specification}: {}: {result}", row.name));
             }
         }
         let sources = specification.sources().iter().map(|it| format!("<{it}>"));
         let sources: Vec<_> = sources.collect();
+        let settings = preset(specification).to_string();
+        let plain = Profile::default().to_string();
+        let settings = settings.lines().filter(|line| {
+            let is_default = plain.lines().any(|it| it == *line);
+            // The members of a template have the order that a feature of `serde_json` sets; unit tests have the words.
+            !is_default && !line.starts_with("refusals: ")
+        });
+        let settings: Vec<_> = settings.collect();
         write!(
             page,
-            "\n## `{specification}`: {}\n\n{}\n\n{}",
+            "\n## `{specification}`: {}\n\n{}\n\n```text\n{}\n```\n\n{}",
             specification.title(),
             sources.join(", "),
+            settings.join("\n"),
             report.to_markdown()
         )
         .unwrap();
@@ -95,8 +112,9 @@ async fn each_profile_meets_its_specification() {
 const INTRODUCTION: &str = "# Profiles, sentence by sentence
 
 Each sentence of a specification that concerns idempotency, in other words, and the result of its test on a server with
-`IdempotencyLayer::profile`. The tables are those of `idem_conformance::http`, which has the same tests for a server of
-yours; `idem-conformance/tests/profiles` writes this page, and has for each row that passes a server that fails it.
+`IdempotencyLayer::profile`. Above each table is what its profile sets, but for the words of refusals. The tables are
+those of `idem_conformance::http`, which has the same tests for a server of yours; `idem-conformance/tests/profiles` writes
+this page, and has for each row that passes a server that fails it.
 
 \"not checked\": no client of a server can see it. \"cannot be met\": the layer does not do it, for the reason given.
 ";
@@ -112,8 +130,8 @@ async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
         .await
         .unwrap();
     assert_eq!(report.failed(), [""; 0]);
-    let lacking = report.rows().filter_map(|(row, finding)| match finding {
-        Finding::NotChecked(why) if row.test() != "–" => {
+    let lacking = report.rows().filter_map(|(row, result)| match result {
+        RowResult::NotChecked(why) if row.test() != "–" => {
             let ability = why
                 .rsplit_once("(`")
                 .map(|(_, name)| name.trim_end_matches("`)"));
@@ -151,7 +169,7 @@ async fn plants_fail_their_rows(specification: Specification) {
     let mut wrong = Vec::new();
     let rows = specification.rows().iter().filter(|row| row.test() != "–");
     let mut unfailed: BTreeSet<_> = rows.map(|row| row.name).collect();
-    for Plant {
+    for PlantedServer {
         name,
         change,
         fails,

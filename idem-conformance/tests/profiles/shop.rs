@@ -36,7 +36,7 @@ pub(super) const WAIT: Duration = Duration::from_millis(200);
 pub(super) type Around = fn(Router) -> Router;
 
 /// The server of a table, before it starts.
-pub(super) struct Setup {
+pub(super) struct ShopSetup {
     /// Whether requests pass a layer.
     pub(super) is_layered: bool,
     /// Whether a key belongs to its caller.
@@ -187,7 +187,7 @@ impl Served {
     pub(super) async fn start(
         specification: Specification,
         profile: Profile,
-        setup: &Setup,
+        setup: &ShopSetup,
     ) -> Self {
         let clock = ManualClock::new();
         let store = Faulty::new(MemoryStore::builder().clock(clock.clone()).build());

@@ -2,14 +2,14 @@
 
 use http::Method;
 
-use super::super::answer::Answer;
-use super::super::finding::{Checked, ELSEWHERE, Finding, need};
 use super::super::operation::Operation;
-use super::super::probe::Probe;
+use super::super::response::ServerResponse;
+use super::super::result::{Checked, ELSEWHERE, RowResult, need};
+use super::super::tester::Tester;
 
 /// An operation by what it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub(in super::super) enum AnswerKind {
     /// 2xx.
     Usual,
     /// 4xx, and it was done.
@@ -22,9 +22,9 @@ pub(in super::super) enum Kind {
     Elsewhere,
 }
 
-impl Kind {
-    pub(super) fn operation<'t>(self, probe: &Probe<'t>) -> Checked<&'t Operation> {
-        let target = probe.target;
+impl AnswerKind {
+    pub(super) fn operation<'t>(self, tester: &Tester<'t>) -> Checked<&'t Operation> {
+        let target = tester.target;
         match self {
             Self::Usual => Ok(&target.operation),
             Self::Rejected => need(
@@ -44,7 +44,7 @@ impl Kind {
     }
 
     /// Ends a test whose operation answers otherwise.
-    pub(super) fn verify(self, operation: &Operation, answer: &Answer) -> Checked {
+    pub(super) fn verify(self, operation: &Operation, answer: &ServerResponse) -> Checked {
         let (is_so, what) = match self {
             Self::Usual | Self::Elsewhere => (answer.is_success(), "2xx"),
             Self::Rejected | Self::Invalid => (answer.status.is_client_error(), "4xx"),
@@ -55,7 +55,7 @@ impl Kind {
         }
         let shown = answer.shown();
         let why = format!("an operation that answers with {what}; {operation} answered {shown}");
-        Err(Finding::NotChecked(why.into()))
+        Err(RowResult::NotChecked(why.into()))
     }
 
     pub(super) fn phrase(self) -> &'static str {
@@ -70,12 +70,12 @@ impl Kind {
 }
 
 /// An operation of this method.
-pub(super) fn of_method<'t>(probe: &Probe<'t>, method: &Method) -> Checked<&'t Operation> {
-    let target = probe.target;
+pub(super) fn of_method<'t>(tester: &Tester<'t>, method: &Method) -> Checked<&'t Operation> {
+    let target = tester.target;
     let mut all = std::iter::once(&target.operation).chain(&target.also);
     let found = all.find(|it| it.method == *method);
     found.ok_or_else(|| {
         let why = format!("an operation of the method {method} (`also`)");
-        Finding::NotChecked(why.into())
+        RowResult::NotChecked(why.into())
     })
 }

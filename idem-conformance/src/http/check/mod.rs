@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use http::Method;
 
-pub(super) use self::kind::Kind;
+pub(super) use self::kind::AnswerKind;
 use super::change::Change;
-use super::finding::{Checked, Finding};
 use super::key::KeyCase;
-use super::probe::Probe;
-use super::refusal::Refusal;
+use super::refusal::RefusalShape;
+use super::result::{Checked, RowResult};
+use super::tester::Tester;
 
 /// A test.
 #[derive(Clone, Debug)]
@@ -26,19 +26,19 @@ pub(super) enum Check {
     /// A request without a body is executed.
     AcceptsEmptyBody,
     /// A request with such a key is refused.
-    Refuses(KeyCase, Refusal),
+    Refuses(KeyCase, RefusalShape),
     /// A repeat gets the first answer.
-    Repeats(Kind),
+    Repeats(AnswerKind),
     /// A repeat is marked as a replay.
-    Marks(Kind),
+    Marks(AnswerKind),
     /// A request and three repeats have one effect.
     OneEffect,
     /// A repeat is executed again.
-    Released(Kind),
+    Released(AnswerKind),
     /// The key of an invalid request is free for the corrected one.
     Corrected,
     /// The changed request is refused.
-    Conflicts(Change, Refusal),
+    Conflicts(Change, RefusalShape),
     /// The changed request is the same.
     Equal(Change),
     /// The changed request is one of its own.
@@ -54,9 +54,9 @@ pub(super) enum Check {
     /// Responses have the key.
     Echoes,
     /// Of two requests at once the later one is refused.
-    Running(Refusal),
+    Running(RefusalShape),
     /// Of two requests at once the later one waits or is refused.
-    RunningOrWait(Refusal),
+    RunningOrWait(RefusalShape),
     /// The answer of two requests at once is that of repeats.
     AfterRunning,
     /// Answers are kept so long.
@@ -64,7 +64,7 @@ pub(super) enum Check {
     /// Keys are free after their life.
     Expires,
     /// Requests are refused while the store is unreachable.
-    Outage(Refusal),
+    Outage(RefusalShape),
     /// A request without a payment is challenged.
     Challenges,
     /// A challenge names the extension of identifiers.
@@ -72,7 +72,7 @@ pub(super) enum Check {
     /// A challenged request runs with its payment.
     PaysAfterChallenge,
     /// A payment without an identifier is refused where one is required.
-    Requires(Refusal),
+    Requires(RefusalShape),
     /// A repeat has the settlement.
     RepeatsSettlement,
     /// A catalog advertises the life of its keys.
@@ -86,50 +86,50 @@ pub(super) enum Check {
 }
 
 impl Check {
-    pub(super) async fn run(&self, probe: &Probe<'_>) -> Finding {
-        match self.checked(probe).await {
-            Ok(()) => Finding::Passed,
-            Err(finding) => finding,
+    pub(super) async fn run(&self, tester: &Tester<'_>) -> RowResult {
+        match self.checked(tester).await {
+            Ok(()) => RowResult::Passed,
+            Err(result) => result,
         }
     }
 
-    async fn checked(&self, probe: &Probe<'_>) -> Checked {
+    async fn checked(&self, tester: &Tester<'_>) -> Checked {
         match self {
-            Self::Accepts(case) => repeat::accepts(probe, *case, &probe.target.operation).await,
+            Self::Accepts(case) => repeat::accepts(tester, *case, &tester.target.operation).await,
             Self::AcceptsEmptyBody => {
-                let mut operation = probe.target.operation.clone();
+                let mut operation = tester.target.operation.clone();
                 operation.body.clear();
-                repeat::accepts(probe, KeyCase::Valid, &operation).await
+                repeat::accepts(tester, KeyCase::Valid, &operation).await
             }
-            Self::Refuses(case, refusal) => repeat::refuses(probe, *case, refusal).await,
-            Self::Repeats(kind) => repeat::repeats(probe, *kind).await,
-            Self::Marks(kind) => repeat::marks(probe, *kind).await,
-            Self::OneEffect => repeat::one_effect_of_four(probe).await,
-            Self::Released(kind) => repeat::released(probe, *kind).await,
-            Self::Corrected => repeat::corrected(probe).await,
-            Self::Conflicts(change, refusal) => repeat::conflicts(probe, *change, refusal).await,
-            Self::Equal(change) => repeat::equal(probe, *change).await,
-            Self::Independent(change) => repeat::independent(probe, *change).await,
-            Self::OtherKey => repeat::other_key(probe).await,
-            Self::Optional => repeat::optional(probe).await,
-            Self::Protects(method) => repeat::protects(probe, method).await,
-            Self::Ignores(method) => repeat::ignores(probe, method).await,
-            Self::Echoes => repeat::echoes(probe).await,
-            Self::Running(refusal) => running::refuses(probe, refusal).await,
-            Self::RunningOrWait(refusal) => running::waits_or_refuses(probe, refusal).await,
-            Self::AfterRunning => running::leaves_the_answer(probe).await,
-            Self::Keeps(life) => time::keeps(probe, *life).await,
-            Self::Expires => time::expires(probe).await,
-            Self::Outage(refusal) => repeat::refuses_in_outage(probe, refusal).await,
-            Self::Challenges => payment::challenges(probe).await,
-            Self::Advertises => payment::advertises(probe).await,
-            Self::PaysAfterChallenge => payment::pays_after_challenge(probe).await,
-            Self::Requires(refusal) => payment::requires(probe, refusal).await,
-            Self::RepeatsSettlement => payment::repeats_settlement(probe).await,
-            Self::Lifetime => time::advertised(probe).await.map(drop),
-            Self::KeepsLifetime => time::keeps_as_advertised(probe).await,
-            Self::Unseen(why) => Err(Finding::NotChecked(Cow::Borrowed(why))),
-            Self::CannotBeMet(why) => Err(Finding::CannotBeMet(why)),
+            Self::Refuses(case, refusal) => repeat::refuses(tester, *case, refusal).await,
+            Self::Repeats(kind) => repeat::repeats(tester, *kind).await,
+            Self::Marks(kind) => repeat::marks(tester, *kind).await,
+            Self::OneEffect => repeat::one_effect_of_four(tester).await,
+            Self::Released(kind) => repeat::released(tester, *kind).await,
+            Self::Corrected => repeat::corrected(tester).await,
+            Self::Conflicts(change, refusal) => repeat::conflicts(tester, *change, refusal).await,
+            Self::Equal(change) => repeat::equal(tester, *change).await,
+            Self::Independent(change) => repeat::independent(tester, *change).await,
+            Self::OtherKey => repeat::other_key(tester).await,
+            Self::Optional => repeat::optional(tester).await,
+            Self::Protects(method) => repeat::protects(tester, method).await,
+            Self::Ignores(method) => repeat::ignores(tester, method).await,
+            Self::Echoes => repeat::echoes(tester).await,
+            Self::Running(refusal) => running::refuses(tester, refusal).await,
+            Self::RunningOrWait(refusal) => running::waits_or_refuses(tester, refusal).await,
+            Self::AfterRunning => running::leaves_the_answer(tester).await,
+            Self::Keeps(life) => time::keeps(tester, *life).await,
+            Self::Expires => time::expires(tester).await,
+            Self::Outage(refusal) => repeat::refuses_in_outage(tester, refusal).await,
+            Self::Challenges => payment::challenges(tester).await,
+            Self::Advertises => payment::advertises(tester).await,
+            Self::PaysAfterChallenge => payment::pays_after_challenge(tester).await,
+            Self::Requires(refusal) => payment::requires(tester, refusal).await,
+            Self::RepeatsSettlement => payment::repeats_settlement(tester).await,
+            Self::Lifetime => time::advertised(tester).await.map(drop),
+            Self::KeepsLifetime => time::keeps_as_advertised(tester).await,
+            Self::Unseen(why) => Err(RowResult::NotChecked(Cow::Borrowed(why))),
+            Self::CannotBeMet(why) => Err(RowResult::CannotBeMet(why)),
         }
     }
 

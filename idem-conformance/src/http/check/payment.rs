@@ -1,13 +1,14 @@
 //! Payments of x402.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
-use super::super::answer::Answer;
-use super::super::base64;
-use super::super::finding::{Checked, Finding, failed, need};
 use super::super::key::KeyCase;
-use super::super::probe::{Asked, Probe};
-use super::super::refusal::Refusal;
+use super::super::refusal::RefusalShape;
+use super::super::response::ServerResponse;
+use super::super::result::{Checked, RowResult, failed, need};
+use super::super::tester::{Asked, Tester};
 use super::repeat::same;
 
 /// The header of a challenge.
@@ -17,16 +18,17 @@ const PAYMENT_REQUIRED: &str = "payment-required";
 const PAYMENT_RESPONSE: &str = "payment-response";
 
 /// The terms of payment in a challenge.
-fn terms(answer: &Answer) -> Option<Value> {
-    let header = base64::decode(answer.header(PAYMENT_REQUIRED)?)?;
-    serde_json::from_slice(&header).ok()
+fn terms(answer: &ServerResponse) -> Option<Value> {
+    let header = answer.header(PAYMENT_REQUIRED)?.trim_end_matches('=');
+    let document = STANDARD_NO_PAD.decode(header).ok()?;
+    serde_json::from_slice(&document).ok()
 }
 
 /// The answer to a request without a payment, and its terms.
-async fn challenge(probe: &Probe<'_>, asked: &Asked) -> Checked<Value> {
+async fn challenge(tester: &Tester<'_>, asked: &Asked) -> Checked<Value> {
     let mut unpaid = asked.clone();
     unpaid.payment = None;
-    let answer = probe.send(&unpaid).await?;
+    let answer = tester.send(&unpaid).await?;
     let terms = terms(&answer).filter(|_| answer.status == 402);
     let is_version = |terms: &Value| terms["x402Version"] == 2 && terms["accepts"].is_array();
     match terms.filter(is_version) {
@@ -39,15 +41,15 @@ async fn challenge(probe: &Probe<'_>, asked: &Asked) -> Checked<Value> {
 }
 
 /// A request without a payment is answered with a challenge, whatever was answered before.
-pub(super) async fn challenges(probe: &Probe<'_>) -> Checked {
-    let asked = probe.usual();
-    challenge(probe, &asked).await?;
-    challenge(probe, &asked).await.map(drop)
+pub(super) async fn challenges(tester: &Tester<'_>) -> Checked {
+    let asked = tester.usual();
+    challenge(tester, &asked).await?;
+    challenge(tester, &asked).await.map(drop)
 }
 
 /// A challenge names the extension, and whether it is required.
-pub(super) async fn advertises(probe: &Probe<'_>) -> Checked {
-    let terms = challenge(probe, &probe.usual()).await?;
+pub(super) async fn advertises(tester: &Tester<'_>) -> Checked {
+    let terms = challenge(tester, &tester.usual()).await?;
     is_required(&terms).map(drop)
 }
 
@@ -63,31 +65,31 @@ fn is_required(terms: &Value) -> Checked<bool> {
 }
 
 /// The request that was challenged runs with a payment, and its repeat gets its answer.
-pub(super) async fn pays_after_challenge(probe: &Probe<'_>) -> Checked {
-    let asked = probe.usual();
-    challenge(probe, &asked).await?;
-    let paid = probe.succeeds(&asked).await?;
-    same(&paid, &probe.send(&asked).await?)
+pub(super) async fn pays_after_challenge(tester: &Tester<'_>) -> Checked {
+    let asked = tester.usual();
+    challenge(tester, &asked).await?;
+    let paid = tester.succeeds(&asked).await?;
+    same(&paid, &tester.send(&asked).await?)
 }
 
 /// A server that requires an identifier refuses a payment without one, and another server executes it.
-pub(super) async fn requires(probe: &Probe<'_>, refusal: &Refusal) -> Checked {
-    let terms = challenge(probe, &probe.usual()).await?;
+pub(super) async fn requires(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
+    let terms = challenge(tester, &tester.usual()).await?;
     if !is_required(&terms)? {
         let why = "a server whose challenge says that an identifier is required";
-        return Err(Finding::NotChecked(why.into()));
+        return Err(RowResult::NotChecked(why.into()));
     }
-    let asked = probe.asked_with(&probe.target.operation, KeyCase::Missing);
-    refusal.verify(&probe.send(&asked).await?)
+    let asked = tester.asked_with(&tester.target.operation, KeyCase::Missing);
+    refusal.verify(&tester.send(&asked).await?)
 }
 
 /// A repeat has the settlement of the first answer.
-pub(super) async fn repeats_settlement(probe: &Probe<'_>) -> Checked {
-    let asked = probe.usual();
-    let first = probe.succeeds(&asked).await?;
+pub(super) async fn repeats_settlement(tester: &Tester<'_>) -> Checked {
+    let asked = tester.usual();
+    let first = tester.succeeds(&asked).await?;
     let settled = first.header(PAYMENT_RESPONSE);
     let settled = need(settled, "an answer with `payment-response`")?;
-    let repeat = probe.send(&asked).await?;
+    let repeat = tester.send(&asked).await?;
     if repeat.header(PAYMENT_RESPONSE) == Some(settled) {
         Ok(())
     } else {

@@ -2,20 +2,20 @@
 
 use http::Method;
 
-use super::super::answer::Answer;
 use super::super::change::Change;
-use super::super::finding::{Checked, Finding, failed, need};
 use super::super::key::KeyCase;
 use super::super::operation::Operation;
-use super::super::probe::{Asked, IDEMPOTENCY_KEY, Probe};
-use super::super::refusal::Refusal;
-use super::kind::{Kind, of_method};
+use super::super::refusal::RefusalShape;
+use super::super::response::ServerResponse;
+use super::super::result::{Checked, RowResult, failed, need};
+use super::super::tester::{Asked, IDEMPOTENCY_KEY, Tester};
+use super::kind::{AnswerKind, of_method};
 
 /// Needed to see whether a request was executed.
 const COUNTED: &str = "a number of effects (`effects`)";
 
 /// A repeat is answered as the first request was.
-pub(super) fn same(first: &Answer, repeat: &Answer) -> Checked {
+pub(super) fn same(first: &ServerResponse, repeat: &ServerResponse) -> Checked {
     if repeat.equals(first) {
         Ok(())
     } else {
@@ -26,59 +26,69 @@ pub(super) fn same(first: &Answer, repeat: &Answer) -> Checked {
     }
 }
 
+/// The answer of an execution has no mark of a replay.
+pub(super) fn unmarked(answer: &ServerResponse) -> Checked {
+    if answer.is_marked() {
+        return failed(
+            "a first answer without `idempotent-replayed`",
+            answer.shown(),
+        );
+    }
+    Ok(())
+}
+
 /// Whether the second request was executed too, as far as a client can see it.
-fn ran_again(first: &Answer, second: &Answer, effects: Option<u64>) -> Checked<bool> {
+fn ran_again(
+    first: &ServerResponse,
+    second: &ServerResponse,
+    effects: Option<u64>,
+) -> Checked<bool> {
     if second.is_marked() {
         return Ok(false);
     }
     if !second.equals(first) {
         return Ok(true);
     }
-    let effects = effects.ok_or(Finding::NotChecked(
+    let effects = effects.ok_or(RowResult::NotChecked(
         "an operation that gives each effect an answer of its own, or a number of effects (`effects`)".into(),
     ))?;
     Ok(effects > 1)
 }
 
-/// Each was executed.
-fn both_ran(first: &Answer, second: &Answer, effects: Option<u64>) -> Checked {
-    if !second.is_success() || !ran_again(first, second, effects)? {
-        return failed("another success, of a request of its own", second.shown());
+/// Two requests are executed. The answer to the first one.
+async fn both_run(tester: &Tester<'_>, first: &Asked, second: &Asked) -> Checked<ServerResponse> {
+    let effects = tester.effects().await?;
+    let answer = tester.succeeds(first).await?;
+    let other = tester.send(second).await?;
+    let number = effects.number().await?;
+    if !other.is_success() || !ran_again(&answer, &other, number)? {
+        return failed("another success, of a request of its own", other.shown());
     }
-    match effects {
-        None | Some(2) => Ok(()),
-        Some(effects) => failed("two effects", effects.to_string()),
-    }
-}
-
-fn one_effect(effects: Option<u64>) -> Checked {
-    match effects {
-        None | Some(1) => Ok(()),
-        Some(effects) => failed("one effect", effects.to_string()),
+    match number {
+        None | Some(2) => Ok(answer),
+        Some(number) => failed("effects: 2", number.to_string()),
     }
 }
 
-pub(super) async fn repeats(probe: &Probe<'_>, kind: Kind) -> Checked {
-    let operation = kind.operation(probe)?;
-    let asked = probe.asked(operation);
-    let first = probe.send(&asked).await?;
-    kind.verify(operation, &first)?;
-    same(&first, &probe.send(&asked).await?)
+/// A request for an operation of this kind, and the answer to it.
+async fn first(tester: &Tester<'_>, kind: AnswerKind) -> Checked<(Asked, ServerResponse)> {
+    let operation = kind.operation(tester)?;
+    let asked = tester.asked(operation);
+    let answer = tester.send(&asked).await?;
+    kind.verify(operation, &answer)?;
+    Ok((asked, answer))
+}
+
+pub(super) async fn repeats(tester: &Tester<'_>, kind: AnswerKind) -> Checked {
+    let (asked, first) = first(tester, kind).await?;
+    same(&first, &tester.send(&asked).await?)
 }
 
 /// The first answer has no mark, and a repeat has one.
-pub(super) async fn marks(probe: &Probe<'_>, kind: Kind) -> Checked {
-    let operation = kind.operation(probe)?;
-    let asked = probe.asked(operation);
-    let first = probe.send(&asked).await?;
-    kind.verify(operation, &first)?;
-    let repeat = probe.send(&asked).await?;
-    if first.is_marked() {
-        return failed(
-            "a first answer without `idempotent-replayed`",
-            first.shown(),
-        );
-    }
+pub(super) async fn marks(tester: &Tester<'_>, kind: AnswerKind) -> Checked {
+    let (asked, first) = first(tester, kind).await?;
+    unmarked(&first)?;
+    let repeat = tester.send(&asked).await?;
     if repeat.is_marked() {
         Ok(())
     } else {
@@ -87,32 +97,30 @@ pub(super) async fn marks(probe: &Probe<'_>, kind: Kind) -> Checked {
 }
 
 /// A request and three repeats have one effect.
-pub(super) async fn one_effect_of_four(probe: &Probe<'_>) -> Checked {
-    let before = need(probe.effects().await?, COUNTED)?;
-    let asked = probe.usual();
-    let first = probe.succeeds(&asked).await?;
+pub(super) async fn one_effect_of_four(tester: &Tester<'_>) -> Checked {
+    need(tester.target.effects.as_ref(), COUNTED)?;
+    let effects = tester.effects().await?;
+    let asked = tester.usual();
+    let first = tester.succeeds(&asked).await?;
     for _ in 0..3 {
-        same(&first, &probe.send(&asked).await?)?;
+        same(&first, &tester.send(&asked).await?)?;
     }
-    one_effect(probe.effects_since(Some(before)).await?)
+    effects.are(1).await
 }
 
 /// A repeat is executed again.
-pub(super) async fn released(probe: &Probe<'_>, kind: Kind) -> Checked {
-    let operation = kind.operation(probe)?;
-    let asked = probe.asked(operation);
-    let first = probe.send(&asked).await?;
-    kind.verify(operation, &first)?;
-    let second = probe.send(&asked).await?;
-    // An answer of the operation: one that it gives again, or a success.
-    let is_of_operation = second.is_success() || second.status == first.status;
+pub(super) async fn released(tester: &Tester<'_>, kind: AnswerKind) -> Checked {
+    let (asked, first) = first(tester, kind).await?;
+    let second = tester.send(&asked).await?;
     if !second.is_marked() && second.equals(&first) {
         let why = format!(
             "an operation that gives each {} another body",
             kind.phrase()
         );
-        return Err(Finding::NotChecked(why.into()));
+        return Err(RowResult::NotChecked(why.into()));
     }
+    // An answer of the operation: one that it gives again, or a success.
+    let is_of_operation = second.is_success() || second.status == first.status;
     if is_of_operation && !second.is_marked() {
         Ok(())
     } else {
@@ -122,101 +130,87 @@ pub(super) async fn released(probe: &Probe<'_>, kind: Kind) -> Checked {
 }
 
 /// The corrected request is executed under the key of an invalid one.
-pub(super) async fn corrected(probe: &Probe<'_>) -> Checked {
-    let operation = Kind::Invalid.operation(probe)?;
-    let invalid = probe.asked(operation);
-    let first = probe.send(&invalid).await?;
-    Kind::Invalid.verify(operation, &first)?;
-    let mut corrected = probe.usual();
+pub(super) async fn corrected(tester: &Tester<'_>) -> Checked {
+    let (invalid, _) = first(tester, AnswerKind::Invalid).await?;
+    let mut corrected = tester.usual();
     corrected.key = invalid.key;
-    probe.succeeds(&corrected).await.map(drop)
+    tester.succeeds(&corrected).await.map(drop)
 }
 
 /// The changed request with the key of a first one is refused.
-pub(super) async fn conflicts(probe: &Probe<'_>, change: Change, refusal: &Refusal) -> Checked {
-    let (first, second) = change.pair(probe)?;
-    let before = probe.effects().await?;
-    let answer = probe.succeeds(&first).await?;
-    let conflict = probe.send(&second).await?;
-    refusal.verify(&conflict)?;
-    one_effect(probe.effects_since(before).await?)?;
-    same(&answer, &probe.send(&first).await?)
+pub(super) async fn conflicts(
+    tester: &Tester<'_>,
+    change: Change,
+    refusal: &RefusalShape,
+) -> Checked {
+    let (first, second) = change.pair(tester)?;
+    let effects = tester.effects().await?;
+    let answer = tester.succeeds(&first).await?;
+    refusal.verify(&tester.send(&second).await?)?;
+    effects.are(1).await?;
+    same(&answer, &tester.send(&first).await?)
 }
 
 /// The changed request is the same, and gets the first answer.
-pub(super) async fn equal(probe: &Probe<'_>, change: Change) -> Checked {
-    let (first, second) = change.pair(probe)?;
-    let before = probe.effects().await?;
-    let answer = probe.succeeds(&first).await?;
-    same(&answer, &probe.send(&second).await?)?;
-    one_effect(probe.effects_since(before).await?)
+pub(super) async fn equal(tester: &Tester<'_>, change: Change) -> Checked {
+    let (first, second) = change.pair(tester)?;
+    let effects = tester.effects().await?;
+    let answer = tester.succeeds(&first).await?;
+    same(&answer, &tester.send(&second).await?)?;
+    effects.are(1).await
 }
 
 /// The changed request is one of its own, and is executed.
-pub(super) async fn independent(probe: &Probe<'_>, change: Change) -> Checked {
-    let (first, second) = change.pair(probe)?;
-    let before = probe.effects().await?;
-    let answer = probe.succeeds(&first).await?;
-    let other = probe.send(&second).await?;
-    let effects = probe.effects_since(before).await?;
-    both_ran(&answer, &other, effects)?;
-    same(&answer, &probe.send(&first).await?)
+pub(super) async fn independent(tester: &Tester<'_>, change: Change) -> Checked {
+    let (first, second) = change.pair(tester)?;
+    let answer = both_run(tester, &first, &second).await?;
+    same(&answer, &tester.send(&first).await?)
 }
 
 /// Two requests without a key are two.
-pub(super) async fn optional(probe: &Probe<'_>) -> Checked {
-    let before = probe.effects().await?;
-    let asked = probe.asked_with(&probe.target.operation, KeyCase::Missing);
-    let first = probe.succeeds(&asked).await?;
-    let second = probe.send(&asked).await?;
-    both_ran(&first, &second, probe.effects_since(before).await?)
+pub(super) async fn optional(tester: &Tester<'_>) -> Checked {
+    let asked = tester.asked_with(&tester.target.operation, KeyCase::Missing);
+    both_run(tester, &asked, &asked).await.map(drop)
 }
 
 /// A key of another request is another request, though the bodies are equal.
-pub(super) async fn other_key(probe: &Probe<'_>) -> Checked {
-    let before = probe.effects().await?;
-    let asked = probe.usual();
-    let first = probe.succeeds(&asked).await?;
+pub(super) async fn other_key(tester: &Tester<'_>) -> Checked {
+    let asked = tester.usual();
     let mut other = asked.clone();
-    other.key = probe.place.fresh();
-    let second = probe.send(&other).await?;
-    both_ran(&first, &second, probe.effects_since(before).await?)
+    other.key = tester.place.fresh();
+    both_run(tester, &asked, &other).await.map(drop)
 }
 
 /// Requests of this method are protected.
-pub(super) async fn protects(probe: &Probe<'_>, method: &Method) -> Checked {
-    let asked = probe.asked(of_method(probe, method)?);
-    let before = probe.effects().await?;
-    let first = probe.succeeds(&asked).await?;
-    let repeat = probe.send(&asked).await?;
+pub(super) async fn protects(tester: &Tester<'_>, method: &Method) -> Checked {
+    let asked = tester.asked(of_method(tester, method)?);
+    let effects = tester.effects().await?;
+    let first = tester.succeeds(&asked).await?;
+    let repeat = tester.send(&asked).await?;
     same(&first, &repeat)?;
-    let effects = probe.effects_since(before).await?;
-    if ran_again(&first, &repeat, effects)? {
+    if ran_again(&first, &repeat, effects.number().await?)? {
         return failed("one effect", "a second execution");
     }
     Ok(())
 }
 
 /// A key has no effect on requests of this method.
-pub(super) async fn ignores(probe: &Probe<'_>, method: &Method) -> Checked {
+pub(super) async fn ignores(tester: &Tester<'_>, method: &Method) -> Checked {
     if method == Method::GET {
-        return ignores_reads(probe).await;
+        return ignores_reads(tester).await;
     }
-    let asked = probe.asked(of_method(probe, method)?);
-    let before = probe.effects().await?;
-    let first = probe.succeeds(&asked).await?;
-    let second = probe.send(&asked).await?;
-    both_ran(&first, &second, probe.effects_since(before).await?)
+    let asked = tester.asked(of_method(tester, method)?);
+    both_run(tester, &asked, &asked).await.map(drop)
 }
 
 /// A `GET` is answered anew, though its key is that of an earlier one.
-async fn ignores_reads(probe: &Probe<'_>) -> Checked {
-    let effects = probe.target.effects.as_ref();
+async fn ignores_reads(tester: &Tester<'_>) -> Checked {
+    let effects = tester.target.effects.as_ref();
     let (operation, pointer) = need(effects, COUNTED)?;
-    let asked: Asked = probe.asked(operation);
-    let before = probe.counted(&asked, pointer).await?;
-    probe.succeeds(&probe.usual()).await?;
-    let after = probe.counted(&asked, pointer).await?;
+    let asked = tester.asked(operation);
+    let before = tester.counted(&asked, pointer).await?;
+    tester.succeeds(&tester.usual()).await?;
+    let after = tester.counted(&asked, pointer).await?;
     if after == before {
         return failed("the number of effects after one more", after.to_string());
     }
@@ -224,11 +218,11 @@ async fn ignores_reads(probe: &Probe<'_>) -> Checked {
 }
 
 /// A first answer, a repeat and a refusal have the key in a header.
-pub(super) async fn echoes(probe: &Probe<'_>) -> Checked {
-    let (first, conflict) = Change::Number.pair(probe)?;
-    let mut answers = vec![probe.succeeds(&first).await?];
+pub(super) async fn echoes(tester: &Tester<'_>) -> Checked {
+    let (first, conflict) = Change::Number.pair(tester)?;
+    let mut answers = vec![tester.succeeds(&first).await?];
     for asked in [&first, &conflict] {
-        answers.push(probe.send(asked).await?);
+        answers.push(tester.send(asked).await?);
     }
     for answer in answers {
         let echo = answer.header(IDEMPOTENCY_KEY.as_str());
@@ -241,44 +235,28 @@ pub(super) async fn echoes(probe: &Probe<'_>) -> Checked {
 }
 
 /// A first request is executed, and its answer has no mark of a replay.
-pub(super) async fn accepts(probe: &Probe<'_>, case: KeyCase, operation: &Operation) -> Checked {
-    let before = probe.effects().await?;
-    let asked = probe.asked_with(operation, case);
-    let answer = probe.succeeds(&asked).await?;
-    if answer.is_marked() {
-        return failed(
-            "a first answer without `idempotent-replayed`",
-            answer.shown(),
-        );
-    }
-    one_effect(probe.effects_since(before).await?)
+pub(super) async fn accepts(tester: &Tester<'_>, case: KeyCase, operation: &Operation) -> Checked {
+    let effects = tester.effects().await?;
+    unmarked(&tester.succeeds(&tester.asked_with(operation, case)).await?)?;
+    effects.are(1).await
 }
 
 /// A request with such a key is refused, and not executed.
-pub(super) async fn refuses(probe: &Probe<'_>, case: KeyCase, refusal: &Refusal) -> Checked {
-    let before = probe.effects().await?;
-    let asked = probe.asked_with(&probe.target.operation, case);
-    let answer = probe.send(&asked).await?;
-    refusal.verify(&answer)?;
-    match probe.effects_since(before).await? {
-        None | Some(0) => Ok(()),
-        Some(effects) => failed("no effect", effects.to_string()),
-    }
+pub(super) async fn refuses(tester: &Tester<'_>, case: KeyCase, refusal: &RefusalShape) -> Checked {
+    let effects = tester.effects().await?;
+    let asked = tester.asked_with(&tester.target.operation, case);
+    refusal.verify(&tester.send(&asked).await?)?;
+    effects.are(0).await
 }
 
 /// While the store of the keys is unreachable, a request is refused, and not executed.
-pub(super) async fn refuses_in_outage(probe: &Probe<'_>, refusal: &Refusal) -> Checked {
-    let outage = need(
-        probe.target.outage.as_ref(),
-        "a store that can be made unreachable (`outage`)",
-    )?;
-    let before = probe.effects().await?;
+pub(super) async fn refuses_in_outage(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
+    let outage = tester.target.outage.as_ref();
+    let outage = need(outage, "a store that can be made unreachable (`outage`)")?;
+    let effects = tester.effects().await?;
     outage.call(true).await;
-    let answer = probe.send(&probe.usual()).await;
+    let answer = tester.send(&tester.usual()).await;
     outage.call(false).await;
     refusal.verify(&answer?)?;
-    match probe.effects_since(before).await? {
-        None | Some(0) => Ok(()),
-        Some(effects) => failed("no effect", effects.to_string()),
-    }
+    effects.are(0).await
 }

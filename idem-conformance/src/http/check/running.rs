@@ -2,24 +2,28 @@
 
 use std::pin::pin;
 
-use super::super::answer::Answer;
-use super::super::finding::{Checked, failed, need};
-use super::super::probe::{Asked, Probe};
-use super::super::refusal::Refusal;
+use super::super::refusal::RefusalShape;
+use super::super::response::ServerResponse;
+use super::super::result::{Checked, failed, need};
+use super::super::tester::{Asked, Tester};
+use super::repeat::same;
 
 /// The answers to two requests at once, of which one is running when the other arrives.
-async fn two(probe: &Probe<'_>) -> Checked<(Asked, Answer, Answer)> {
-    let slow = probe.target.slow.as_ref();
+async fn two(tester: &Tester<'_>) -> Checked<(Asked, ServerResponse, ServerResponse)> {
+    let slow = tester.target.slow.as_ref();
     let slow = need(slow, "an operation that takes a few seconds (`slow`)")?;
-    let asked = probe.asked(slow);
-    let (one, other) = at_once(probe, &asked).await;
+    let asked = tester.asked(slow);
+    let (one, other) = at_once(tester, &asked).await;
     Ok((asked, one?, other?))
 }
 
-async fn at_once(probe: &Probe<'_>, asked: &Asked) -> (Checked<Answer>, Checked<Answer>) {
-    let mut first = pin!(probe.send(asked));
-    let mut second = pin!(probe.send(asked));
-    let Some((after, release)) = &probe.target.release else {
+async fn at_once(
+    tester: &Tester<'_>,
+    asked: &Asked,
+) -> (Checked<ServerResponse>, Checked<ServerResponse>) {
+    let mut first = pin!(tester.send(asked));
+    let mut second = pin!(tester.send(asked));
+    let Some((after, release)) = &tester.target.release else {
         return tokio::join!(first, second);
     };
     tokio::select! {
@@ -40,7 +44,7 @@ async fn at_once(probe: &Probe<'_>, asked: &Asked) -> (Checked<Answer>, Checked<
 }
 
 /// The success among two answers, and the other one.
-fn winner(one: Answer, other: Answer) -> Checked<(Answer, Answer)> {
+fn winner(one: ServerResponse, other: ServerResponse) -> Checked<(ServerResponse, ServerResponse)> {
     match (one.is_success(), other.is_success()) {
         (true, _) => Ok((one, other)),
         (false, true) => Ok((other, one)),
@@ -52,36 +56,29 @@ fn winner(one: Answer, other: Answer) -> Checked<(Answer, Answer)> {
 }
 
 /// One is executed, and the other refused.
-pub(super) async fn refuses(probe: &Probe<'_>, refusal: &Refusal) -> Checked {
-    let before = probe.effects().await?;
-    let (_, one, other) = two(probe).await?;
+pub(super) async fn refuses(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
+    let effects = tester.effects().await?;
+    let (_, one, other) = two(tester).await?;
     let (_, refused) = winner(one, other)?;
     refusal.verify(&refused)?;
-    one_effect(probe, before).await
+    effects.are(1).await
 }
 
 /// One is executed, and the other gets its answer, or is refused so.
-pub(super) async fn waits_or_refuses(probe: &Probe<'_>, refusal: &Refusal) -> Checked {
-    let before = probe.effects().await?;
-    let (_, one, other) = two(probe).await?;
+pub(super) async fn waits_or_refuses(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
+    let effects = tester.effects().await?;
+    let (_, one, other) = two(tester).await?;
     let (won, other) = winner(one, other)?;
     if !other.equals(&won) {
         refusal.verify(&other)?;
     }
-    one_effect(probe, before).await
+    effects.are(1).await
 }
 
 /// A repeat after both gets the answer of the one that was executed.
-pub(super) async fn leaves_the_answer(probe: &Probe<'_>) -> Checked {
-    let (asked, one, other) = two(probe).await?;
+pub(super) async fn leaves_the_answer(tester: &Tester<'_>) -> Checked {
+    let (asked, one, other) = two(tester).await?;
     let (won, _) = winner(one, other)?;
-    let repeat = probe.send(&asked).await?;
-    super::repeat::same(&won, &repeat)
-}
-
-async fn one_effect(probe: &Probe<'_>, before: Option<u64>) -> Checked {
-    match probe.effects_since(before).await? {
-        None | Some(1) => Ok(()),
-        Some(effects) => failed("one effect of two requests at once", effects.to_string()),
-    }
+    let repeat = tester.send(&asked).await?;
+    same(&won, &repeat)
 }

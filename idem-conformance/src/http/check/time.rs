@@ -2,55 +2,48 @@
 
 use std::time::Duration;
 
-use super::super::finding::{Checked, failed, need};
-use super::super::probe::Probe;
-use super::super::target::Hook;
-use super::repeat::same;
+use super::super::result::{Checked, failed, need};
+use super::super::target::ServerHook;
+use super::super::tester::Tester;
+use super::repeat::{same, unmarked};
 
-fn clock<'t>(probe: &Probe<'t>) -> Checked<(Duration, &'t Hook<Duration>)> {
-    let clock = probe.target.clock.as_ref();
+fn clock<'t>(tester: &Tester<'t>) -> Checked<(Duration, &'t ServerHook<Duration>)> {
+    let clock = tester.target.clock.as_ref();
     let (lifetime, advance) = need(clock, "a clock that can be moved forward (`clock`)")?;
     Ok((*lifetime, advance))
 }
 
 /// A repeat after nearly so long gets the first answer.
-pub(super) async fn keeps(probe: &Probe<'_>, life: Duration) -> Checked {
-    let (_, advance) = clock(probe)?;
-    let asked = probe.usual();
-    let before = probe.effects().await?;
-    let first = probe.succeeds(&asked).await?;
+pub(super) async fn keeps(tester: &Tester<'_>, life: Duration) -> Checked {
+    let (_, advance) = clock(tester)?;
+    let asked = tester.usual();
+    let effects = tester.effects().await?;
+    let first = tester.succeeds(&asked).await?;
     advance
         .call(life.saturating_sub(Duration::from_secs(1)))
         .await;
-    same(&first, &probe.send(&asked).await?)?;
-    match probe.effects_since(before).await? {
-        None | Some(1) => Ok(()),
-        Some(effects) => failed("one effect", effects.to_string()),
-    }
+    same(&first, &tester.send(&asked).await?)?;
+    effects.are(1).await
 }
 
 /// After its life a key is that of a new request, also of another one.
-pub(super) async fn expires(probe: &Probe<'_>) -> Checked {
-    let (lifetime, advance) = clock(probe)?;
-    let first = probe.usual();
-    probe.succeeds(&first).await?;
+pub(super) async fn expires(tester: &Tester<'_>) -> Checked {
+    let (lifetime, advance) = clock(tester)?;
+    let first = tester.usual();
+    tester.succeeds(&first).await?;
     advance.call(lifetime).await;
-    let mut other = probe.usual();
+    let mut other = tester.usual();
     other.key = first.key;
-    let answer = probe.succeeds(&other).await?;
-    if answer.is_marked() {
-        return failed("a new request after the life of its key", answer.shown());
-    }
-    Ok(())
+    unmarked(&tester.succeeds(&other).await?)
 }
 
 /// The lifetime that the catalog advertises.
-pub(super) async fn advertised(probe: &Probe<'_>) -> Checked<Duration> {
-    let config = probe.target.config.as_ref();
+pub(super) async fn advertised(tester: &Tester<'_>) -> Checked<Duration> {
+    let config = tester.target.config.as_ref();
     let config = need(config, "the request of the configuration (`config`)")?;
-    let mut asked = probe.usual();
+    let mut asked = tester.usual();
     asked.operation = config.clone();
-    let answer = probe.succeeds(&asked).await?;
+    let answer = tester.succeeds(&asked).await?;
     let value = answer.member("/idempotency-key-lifetime");
     let life = value.as_ref().and_then(|it| duration(it.as_str()?));
     match life {
@@ -62,9 +55,9 @@ pub(super) async fn advertised(probe: &Probe<'_>) -> Checked<Duration> {
     }
 }
 
-pub(super) async fn keeps_as_advertised(probe: &Probe<'_>) -> Checked {
-    let life = advertised(probe).await?;
-    keeps(probe, life).await
+pub(super) async fn keeps_as_advertised(tester: &Tester<'_>) -> Checked {
+    let life = advertised(tester).await?;
+    keeps(tester, life).await
 }
 
 /// A duration of ISO 8601 in weeks, days, hours, minutes and seconds.

@@ -4,43 +4,42 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::change::Change::{
-    ArrayOrder, Blank, Caller, Decimal, ExtraMember, Header as OtherHeader, MemberOrder,
-    NullMember, Number, Path,
-};
-use super::super::check::Check::{
-    Accepts, AfterRunning, Conflicts, Echoes, Equal, Expires, Independent, Keeps, Marks, OneEffect,
-    Protects, Refuses, Released, Repeats, Running, Unseen,
-};
-use super::super::check::Kind::{Elsewhere, Failing, Rejected, Usual};
 use super::super::key::KeyCase;
-use super::super::refusal::Header::Seconds;
-use super::super::refusal::Member::{Is, Text};
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::Part::{Is, Seconds, Text};
+use super::super::refusal::{RefusalShape, refused};
 
-const MISSING: Refusal = refused(&[400]).members(&[
+const MISSING: RefusalShape = refused(&[400]).with(&[
     ("/type", Is("invalid_request")),
     ("/code", Is("idempotency_key_required")),
     ("/message", Text),
 ]);
-const INVALID: Refusal = refused(&[400]).members(&[
+const INVALID: RefusalShape = refused(&[400]).with(&[
     ("/type", Is("invalid_request")),
     ("/code", Text),
     ("/message", Text),
 ]);
-const CONFLICT: Refusal = refused(&[422]).members(&[
+const CONFLICT: RefusalShape = refused(&[422]).with(&[
     ("/type", Is("invalid_request")),
     ("/code", Is("idempotency_conflict")),
     ("/message", Text),
 ]);
-const RUNNING: Refusal = refused(&[409]).members(&[
+const RUNNING: RefusalShape = refused(&[409]).with(&[
     ("/type", Is("invalid_request")),
     ("/code", Is("idempotency_in_flight")),
     ("/message", Text),
 ]);
-const RUNNING_LATER: Refusal = RUNNING.headers(&[("retry-after", Seconds)]);
+const RUNNING_LATER: RefusalShape = refused(&[409]).with(&[
+    ("/type", Is("invalid_request")),
+    ("/code", Is("idempotency_in_flight")),
+    ("/message", Text),
+    ("retry-after", Seconds),
+]);
 
-rows! {
+table! {
+    "acp": "Agentic Commerce Protocol, release 2026-04-17",
+    "https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md",
+    KeyPlace::Bare;
+
     "3.1" States "echo": "Every response to a POST has the request's key." => Echoes;
     "6.1" Must "every_post": "Every POST is protected by its key." => Protects(Method::POST);
     "6.1" States "opaque": "A key is a text of the client's choice." => Accepts(KeyCase::Commas);
@@ -58,7 +57,7 @@ rows! {
     "6.2" Must "null": "A member that is null is not an absent one." => Conflicts(NullMember, CONFLICT);
     "6.2" Must "decimal": "Trailing zeros of a number do not count." => Equal(Decimal);
     "6.2" Must "array_order": "The order of an array counts." => Conflicts(ArrayOrder, CONFLICT);
-    "6.2" States "headers": "Headers do not count." => Equal(OtherHeader);
+    "6.2" States "headers": "Headers do not count." => Equal(Header);
     "6.3" Must "replay": "A repeat gets the first response with its status." => Repeats(Usual);
     "6.3" Must "replay_of_4xx": "A repeat of a request that the endpoint answered with 4xx gets that response."
         => Repeats(Rejected);

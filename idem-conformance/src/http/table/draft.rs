@@ -2,38 +2,35 @@
 
 use http::Method;
 
-use super::super::change::Change::{Caller, Number};
-use super::super::check::Check::{
-    Accepts, AcceptsEmptyBody, AfterRunning, CannotBeMet, Conflicts, Expires, Ignores, Independent,
-    OneEffect, OtherKey, Outage, Protects, Refuses, Repeats, Running, Unseen,
-};
-use super::super::check::Kind::{Failing, Rejected, Usual};
 use super::super::key::KeyCase;
-use super::super::refusal::Header::Is as Header;
-use super::super::refusal::Member::{Begins, Holds, Status, Text};
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::Part::{Begins, Holds, Is, Status, Text};
+use super::super::refusal::{RefusalShape, refused};
 
-const INVALID: Refusal = refused(&[400]);
-const CONFLICT: Refusal = refused(&[422]);
-const RUNNING: Refusal = refused(&[409]);
+const INVALID: RefusalShape = refused(&[400]);
+const CONFLICT: RefusalShape = refused(&[422]);
+const RUNNING: RefusalShape = refused(&[409]);
 
-/// The members that the suite finds in each refusal.
+/// The parts of each refusal that the suite checks.
 macro_rules! suite {
     ($status:literal, $retryable:literal) => {
-        refused(&[$status])
-            .members(&[
-                ("/type", Text),
-                ("/title", Text),
-                ("/detail", Text),
-                ("/status", Status),
-                ("/instance", Begins("urn:uuid:")),
-                ("/retryable", Holds($retryable)),
-            ])
-            .headers(&[("content-type", Header("application/problem+json"))])
+        refused(&[$status]).with(&[
+            ("/type", Text),
+            ("/title", Text),
+            ("/detail", Text),
+            ("/status", Status),
+            ("/instance", Begins("urn:uuid:")),
+            ("/retryable", Holds($retryable)),
+            ("content-type", Is("application/problem+json")),
+        ])
     };
 }
 
-rows! {
+table! {
+    "draft": "draft-ietf-httpapi-idempotency-key-header-07",
+    "https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07",
+    "https://github.com/idempot-dev/website/blob/main/docs/specs/idempotency.feature",
+    KeyPlace::Quoted;
+
     "2" States "post": "The key makes POST tolerant of faults." => Protects(Method::POST);
     "2" States "patch": "The key makes PATCH tolerant of faults." => Protects(Method::PATCH);
     "2.1" Must "string": "The key is a String of RFC 8941." => Accepts(KeyCase::Valid);

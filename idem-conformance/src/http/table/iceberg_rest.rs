@@ -2,34 +2,32 @@
 
 use http::Method;
 
-use super::super::change::Change::{Capitals, Number, Path};
-use super::super::check::Check::{
-    Accepts, AfterRunning, Conflicts, Equal, Expires, Ignores, KeepsLifetime, Lifetime, OneEffect,
-    Optional, Protects, Refuses, Released, Repeats, RunningOrWait,
-};
-use super::super::check::Kind::{Failing, Rejected, Usual};
 use super::super::key::KeyCase;
-use super::super::refusal::Member::{Status, Text};
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::Part::{Status, Text};
+use super::super::refusal::{RefusalShape, refused};
 
 const PARAMETER: &str = "idempotency-key";
 const CONFIG: &str = "CatalogConfig";
 const ERROR: &str = "ErrorModel";
 
-const INVALID: Refusal = refused(&[400]);
-const CONFLICT: Refusal = refused(&[409, 422]);
-const RUNNING: Refusal = refused(&[409, 503]);
+const INVALID: RefusalShape = refused(&[400]);
+const CONFLICT: RefusalShape = refused(&[409, 422]);
+const RUNNING: RefusalShape = refused(&[409, 503]);
 
 /// The error model of a catalog.
-const fn of_model(refusal: Refusal) -> Refusal {
-    refusal.members(&[
+const fn of_model(refusal: RefusalShape) -> RefusalShape {
+    refusal.with(&[
         ("/error/message", Text),
         ("/error/type", Text),
         ("/error/code", Status),
     ])
 }
 
-rows! {
+table! {
+    "iceberg_rest": "Apache Iceberg, REST catalog, of 2026-08-21",
+    "https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml",
+    KeyPlace::Version7;
+
     CONFIG States "lifetime": "A catalog that supports keys advertises how long they can be used." => Lifetime;
     CONFIG Should "kept": "Repeats are accepted for as long as advertised." => KeepsLifetime;
     PARAMETER States "optional": "The key is optional." => Optional;

@@ -1,15 +1,31 @@
 //! The tables: one file for each specification.
 
-/// The rows of a table: section, force, name, the sentence in other words, its test.
-macro_rules! rows {
-    ($($section:tt $level:ident $name:literal: $sentence:literal => $check:expr;)+) => {
-        pub(in super::super) const ROWS: &[super::super::row::Row] = &[$(super::super::row::Row::new(
-            $section,
-            super::super::row::Level::$level,
-            $name,
-            $sentence,
-            $check,
-        )),+];
+/// A specification: its name, its title, its pages, the place of its keys, and its rows. A row is a section, the force of
+/// the sentence, a name, the sentence in other words, and its test: a `Check` of an `AnswerKind` or a `Change`.
+macro_rules! table {
+    (
+        $name:literal: $title:literal, $($source:literal,)+ KeyPlace::$place:ident;
+        $($section:tt $level:ident $row:literal: $sentence:literal => $check:expr;)+
+    ) => {
+        pub(in super::super) const TABLE: super::super::row::Table = {
+            #[allow(clippy::enum_glob_use, reason = "a row names its test and no path")]
+            use super::super::{
+                change::Change::*, check::AnswerKind::*, check::Check::*, key::KeyPlace, row::Level, row::Row, row::Table,
+            };
+            Table {
+                name: $name,
+                title: $title,
+                sources: &[$($source),+],
+                place: KeyPlace::$place,
+                rows: &[$(Row {
+                    section: $section,
+                    level: Level::$level,
+                    name: $row,
+                    sentence: $sentence,
+                    check: $check,
+                }),+],
+            }
+        };
     };
 }
 

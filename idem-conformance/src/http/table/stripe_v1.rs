@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::change::Change::{Caller, Number, Path};
-use super::super::check::Check::{
-    Accepts, AfterRunning, Conflicts, Corrected, Expires, Ignores, Independent, Keeps, Marks,
-    OneEffect, Optional, Protects, Refuses, Repeats, Running, Unseen,
-};
-use super::super::check::Kind::{Failing, Rejected, Usual};
 use super::super::key::KeyCase;
-use super::super::refusal::Member::{Is, Text};
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::Part::{Is, Text};
+use super::super::refusal::{RefusalShape, refused};
 
 const PAGE: &str = "idempotent_requests";
 const LOW_LEVEL: &str = "error-low-level";
 const ERRORS: &str = "errors";
 
-const REUSED: Refusal = refused(&[400]).members(&[
+const REUSED: RefusalShape = refused(&[400]).with(&[
     ("/error/type", Is("idempotency_error")),
     ("/error/message", Text),
 ]);
-const RUNNING: Refusal = refused(&[409]).members(&[
+const RUNNING: RefusalShape = refused(&[409]).with(&[
     ("/error/code", Is("idempotency_key_in_use")),
     ("/error/message", Text),
 ]);
-const INVALID: Refusal = refused(&[400]).members(&[
+const INVALID: RefusalShape = refused(&[400]).with(&[
     ("/error/type", Is("invalid_request_error")),
     ("/error/message", Text),
 ]);
 
-rows! {
+table! {
+    "stripe_v1": "Stripe, API v1",
+    "https://docs.stripe.com/api/idempotent_requests",
+    "https://docs.stripe.com/error-low-level",
+    "https://docs.stripe.com/api/errors",
+    KeyPlace::Bare;
+
     PAGE States "optional": "A key is an addition to a request." => Optional;
     PAGE States "post": "Every POST takes a key." => Protects(Method::POST);
     PAGE States "saved": "The status and the body of the first request are saved." => Repeats(Usual);

@@ -4,23 +4,21 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::change::Change::{Caller, Number};
-use super::super::check::Check::{
-    AfterRunning, Conflicts, Expires, Ignores, Independent, Keeps, OneEffect, Optional, Protects,
-    Released, Repeats, RunningOrWait,
-};
-use super::super::check::Kind::{Failing, Usual};
-use super::super::refusal::Member::{Is, Text};
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::Part::{Is, Text};
+use super::super::refusal::{RefusalShape, refused};
 
 const PAGE: &str = "api-v2-overview";
 
-const REUSED: Refusal = refused(&[400, 409]).members(&[
+const REUSED: RefusalShape = refused(&[400, 409]).with(&[
     ("/error/type", Is("idempotency_error")),
     ("/error/message", Text),
 ]);
 
-rows! {
+table! {
+    "stripe_v2": "Stripe, API v2",
+    "https://docs.stripe.com/api-v2-overview",
+    KeyPlace::Bare;
+
     PAGE States "optional": "A key is an addition to a request." => Optional;
     PAGE States "post": "A POST takes a key." => Protects(Method::POST);
     PAGE States "delete": "A DELETE takes a key." => Protects(Method::DELETE);

@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::change::Change::{Blank, Caller, MemberOrder, Number, Path};
-use super::super::check::Check::{
-    Accepts, AfterRunning, CannotBeMet, Conflicts, Expires, Ignores, Independent, Keeps, OneEffect,
-    Outage, Protects, Refuses, Repeats, RunningOrWait,
-};
-use super::super::check::Kind::Usual;
 use super::super::key::KeyCase;
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::{RefusalShape, refused};
 
 const REST: &str = "checkout/rest";
 const SIGNATURES: &str = "signatures";
 const OVERVIEW: &str = "overview";
 
-const CONFLICT: Refusal = refused(&[409]);
+const CONFLICT: RefusalShape = refused(&[409]);
 
-rows! {
+table! {
+    "ucp": "Universal Commerce Protocol, of 2026-08-22",
+    "https://github.com/Universal-Commerce-Protocol/ucp/blob/main/docs/specification/signatures.md",
+    "https://github.com/Universal-Commerce-Protocol/ucp/blob/main/docs/specification/shopping/checkout/rest.md",
+    KeyPlace::Bare;
+
     REST Should "post": "Operations that change state take a key: POST." => Protects(Method::POST);
     REST Should "put": "Operations that change state take a key: PUT." => Protects(Method::PUT);
     REST States "get": "A read takes no key." => Ignores(Method::GET);

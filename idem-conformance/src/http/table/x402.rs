@@ -1,22 +1,21 @@
 //! x402, version 2: the extension `payment-identifier`, and the transport over HTTP.
 
-use super::super::change::Change::{Number, Signature, Terms};
-use super::super::check::Check::{
-    Accepts, Advertises, AfterRunning, Challenges, Conflicts, Equal, OneEffect, PaysAfterChallenge,
-    Refuses, Repeats, RepeatsSettlement, Requires, RunningOrWait, Unseen,
-};
-use super::super::check::Kind::Usual;
 use super::super::key::KeyCase;
-use super::super::refusal::{Refusal, refused};
+use super::super::refusal::{RefusalShape, refused};
 
 const EXTENSION: &str = "payment_identifier";
 const GUIDE: &str = "payment-identifier (guide)";
 const HTTP: &str = "transports-v2/http";
 
-const INVALID: Refusal = refused(&[400]);
-const CONFLICT: Refusal = refused(&[409]);
+const INVALID: RefusalShape = refused(&[400]);
+const CONFLICT: RefusalShape = refused(&[409]);
 
-rows! {
+table! {
+    "x402": "x402, version 2, extension payment-identifier",
+    "https://github.com/x402-foundation/x402/blob/main/specs/extensions/payment_identifier.md",
+    "https://github.com/x402-foundation/x402/blob/main/specs/transports-v2/http.md",
+    KeyPlace::Payment;
+
     HTTP States "challenge": "A request without a payment gets 402 and its terms." => Challenges;
     HTTP States "paid": "The request is repeated with a payment, and is executed." => PaysAfterChallenge;
     HTTP States "settlement": "A response to a payment has its settlement." => RepeatsSettlement;

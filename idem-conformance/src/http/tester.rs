@@ -1,17 +1,19 @@
-//! One run against a target: its numbers, its keys and its requests.
+//! One run against a target: its numbers, its keys, its requests and their effects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::finding::{Checked, failed, need};
+use super::client;
 use super::key::{KeyCase, KeyPlace, now};
 use super::operation::{NUMBER, Operation};
+use super::response::ServerResponse;
+use super::result::{Checked, failed, need};
 use super::target::Target;
-use super::{base64, client};
 
 /// The header of the key.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -19,7 +21,7 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// The header of an x402 payment.
 const PAYMENT_SIGNATURE: HeaderName = HeaderName::from_static("payment-signature");
 
-pub(super) struct Probe<'t> {
+pub(super) struct Tester<'t> {
     pub(super) target: &'t Target,
     pub(super) place: KeyPlace,
     next: AtomicU64,
@@ -42,7 +44,7 @@ pub(super) struct Asked {
     pub(super) other_terms: bool,
 }
 
-impl<'t> Probe<'t> {
+impl<'t> Tester<'t> {
     pub(super) fn new(target: &'t Target, place: KeyPlace) -> Self {
         Self {
             target,
@@ -126,18 +128,18 @@ impl<'t> Probe<'t> {
         if asked.other_terms {
             payment["accepted"]["amount"] = "1".into();
         }
-        let encoded = base64::encode(payment.to_string().as_bytes());
+        let encoded = STANDARD.encode(payment.to_string());
         Ok(HeaderValue::try_from(encoded).expect("base64 is a value of a header"))
     }
 
-    pub(super) async fn send(&self, asked: &Asked) -> Checked<Answer> {
+    pub(super) async fn send(&self, asked: &Asked) -> Checked<ServerResponse> {
         let request = self.request(asked)?;
         let answer = client::send(request, self.target.patience).await;
         answer.or_else(|reason| failed("a response", reason))
     }
 
     /// The response, which must be a success.
-    pub(super) async fn succeeds(&self, asked: &Asked) -> Checked<Answer> {
+    pub(super) async fn succeeds(&self, asked: &Asked) -> Checked<ServerResponse> {
         let answer = self.send(asked).await?;
         if answer.is_success() {
             Ok(answer)
@@ -151,8 +153,17 @@ impl<'t> Probe<'t> {
         }
     }
 
+    /// The effects of the requests that follow.
+    pub(super) async fn effects(&self) -> Checked<EffectCount<'_>> {
+        let before = self.counted_effects().await?;
+        Ok(EffectCount {
+            tester: self,
+            before,
+        })
+    }
+
     /// The number of effects so far, where the target counts them.
-    pub(super) async fn effects(&self) -> Checked<Option<u64>> {
+    async fn counted_effects(&self) -> Checked<Option<u64>> {
         let Some((operation, pointer)) = &self.target.effects else {
             return Ok(None);
         };
@@ -177,12 +188,29 @@ impl<'t> Probe<'t> {
             ),
         }
     }
+}
 
-    /// The number of effects since then, where the target counts them.
-    pub(super) async fn effects_since(&self, before: Option<u64>) -> Checked<Option<u64>> {
-        let now = self.effects().await?;
-        Ok(now
-            .zip(before)
-            .map(|(now, before)| now.saturating_sub(before)))
+/// The effects of requests, where the target counts them.
+pub(super) struct EffectCount<'t> {
+    tester: &'t Tester<'t>,
+    before: Option<u64>,
+}
+
+impl EffectCount<'_> {
+    /// Their number until now.
+    pub(super) async fn number(&self) -> Checked<Option<u64>> {
+        let now = self.tester.counted_effects().await?;
+        let since = now.zip(self.before);
+        Ok(since.map(|(now, before)| now.saturating_sub(before)))
+    }
+
+    /// Ends a test unless there were so many.
+    pub(super) async fn are(&self, expected: u64) -> Checked {
+        match self.number().await? {
+            Some(number) if number != expected => {
+                failed(format!("effects: {expected}"), number.to_string())
+            }
+            _ => Ok(()),
+        }
     }
 }

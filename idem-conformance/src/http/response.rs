@@ -1,4 +1,4 @@
-//! The response of a server, as it came.
+//! A response, as it came.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -8,13 +8,13 @@ use serde_json::Value;
 const REPLAYED: &str = "idempotent-replayed";
 
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct ServerResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Answer {
+impl ServerResponse {
     pub(super) fn is_success(&self) -> bool {
         self.status.is_success()
     }

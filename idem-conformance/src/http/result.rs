@@ -6,7 +6,7 @@ use std::fmt;
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Finding {
+pub enum RowResult {
     /// The server does what the sentence says.
     Passed,
     /// The server does something else.
@@ -23,7 +23,7 @@ pub enum Finding {
     CannotBeMet(&'static str),
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for RowResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed => f.write_str("passed"),
@@ -34,11 +34,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// `Err` is a [`Finding`] other than [`Finding::Passed`].
-pub(super) type Checked<T = ()> = Result<T, Finding>;
+/// `Err` is a [`RowResult`] other than [`RowResult::Passed`].
+pub(super) type Checked<T = ()> = Result<T, RowResult>;
 
 pub(super) fn failed<T>(expected: impl Into<String>, got: impl Into<String>) -> Checked<T> {
-    Err(Finding::Failed {
+    Err(RowResult::Failed {
         expected: expected.into(),
         got: got.into(),
     })
@@ -49,5 +49,5 @@ pub(super) const ELSEWHERE: &str = "an operation at another path (`elsewhere`)";
 
 /// Ends a test for which the target lacks an ability.
 pub(super) fn need<T>(ability: Option<T>, what: &'static str) -> Checked<T> {
-    ability.ok_or(Finding::NotChecked(Cow::Borrowed(what)))
+    ability.ok_or(RowResult::NotChecked(Cow::Borrowed(what)))
 }
