@@ -14,7 +14,7 @@ use super::body::{BodyEnd, Buffered, Collected, read};
 use super::headers::media_type;
 use super::profile::Profile;
 use super::protocol::{Messages, Protocol};
-use super::recording::{Recorded, Recorder};
+use super::recording::{Recorded, StreamRecorder};
 use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
@@ -166,7 +166,7 @@ pub(super) enum Disposition<B: Body> {
     /// The body ended with an error.
     Broken,
     /// All of it, once it has come.
-    Streamed(Option<Box<Recorder<B>>>),
+    Streamed(Option<Box<StreamRecorder<B>>>),
     /// The key is released, or its outcome is unknown.
     Nothing(KeyVerdict),
 }
@@ -216,7 +216,7 @@ impl<B: Body, E> RequestEnd<B, E> {
                 *head.status_mut() = status;
                 *head.headers_mut() = parts.headers.clone();
                 *head.extensions_mut() = parts.extensions.clone();
-                let (recorder, body) = Recorder::new(body, head, max_bytes);
+                let (recorder, body) = StreamRecorder::new(body, head, max_bytes);
                 (
                     Buffered::recorded(body),
                     Disposition::Streamed(Some(recorder)),
@@ -336,7 +336,7 @@ fn fits(body: &impl Body, max_bytes: usize) -> bool {
 
 /// Records a streamed response. Its encoding, once it has ended.
 async fn recorded<B: Body>(
-    mut recorder: Box<Recorder<B>>,
+    mut recorder: Box<StreamRecorder<B>>,
     rules: Arc<Rules>,
     format: Format,
 ) -> Encoded {

@@ -78,7 +78,7 @@ const MAX_BYTES: usize = 255 * 4;
 pub struct KeyRules {
     syntax: Syntax,
     max_chars: usize,
-    form: Option<Form>,
+    form: Option<KeyForm>,
     ignores_case: bool,
 }
 
@@ -95,7 +95,7 @@ enum Syntax {
 
 /// A form that keys must have, and its name.
 #[derive(Clone, Copy, Debug)]
-struct Form {
+struct KeyForm {
     name: &'static str,
     accept: fn(&str) -> bool,
 }
@@ -175,7 +175,7 @@ impl KeyRules {
 
     /// As [`accept`](Self::accept), with a name of the form.
     pub(super) fn form(mut self, name: &'static str, accept: fn(&str) -> bool) -> Self {
-        self.form = Some(Form { name, accept });
+        self.form = Some(KeyForm { name, accept });
         self
     }
 

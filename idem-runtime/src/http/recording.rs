@@ -1,6 +1,6 @@
 //! A streamed response, recorded while it is sent.
 //!
-//! The [`Recorder`] reads the stream as fast as it comes, whether or not its client does, and the client's body reads what
+//! The [`StreamRecorder`] reads the stream as fast as it comes, whether or not its client does, and the client's body reads what
 //! was recorded: one buffer serves both. Once the recorder ends before the stream, the client's body reads the stream
 //! itself.
 
@@ -27,7 +27,7 @@ const CANCELLED: &str =
 const FRAME: usize = 32 << 10;
 
 /// The part of a stream that its recorder and its client share.
-struct Recording<B: Body> {
+struct StreamRecording<B: Body> {
     /// What has come; moved into `whole` at the end.
     data: BytesMut,
     whole: Bytes,
@@ -61,8 +61,8 @@ pub(super) enum Recorded {
 }
 
 /// Reads a stream. Dropped before the end of it, it leaves the rest to the client, unless it is cancelled.
-pub(super) struct Recorder<B: Body> {
-    recording: Arc<Lock<Recording<B>>>,
+pub(super) struct StreamRecorder<B: Body> {
+    recording: Arc<Lock<StreamRecording<B>>>,
     /// `None`: it has ended.
     stream: Option<Pin<Box<B>>>,
     /// The response without its body.
@@ -73,16 +73,16 @@ pub(super) struct Recorder<B: Body> {
 }
 
 /// The body of a recorded stream, as its client gets it.
-pub(super) struct RecordedBody<B: Body>(Arc<Lock<Recording<B>>>);
+pub(super) struct RecordedBody<B: Body>(Arc<Lock<StreamRecording<B>>>);
 
-impl<B: Body> Recorder<B> {
+impl<B: Body> StreamRecorder<B> {
     /// The recorder of a stream, up to `max_bytes`, and the body for the client.
     pub(super) fn new(
         stream: B,
         head: Response<()>,
         max_bytes: usize,
     ) -> (Box<Self>, RecordedBody<B>) {
-        let recording = Arc::new(Lock::new(Recording {
+        let recording = Arc::new(Lock::new(StreamRecording {
             data: BytesMut::new(),
             whole: Bytes::new(),
             passed: 0,
@@ -171,7 +171,7 @@ impl<B: Body> Recorder<B> {
     }
 }
 
-impl<B: Body> Drop for Recorder<B> {
+impl<B: Body> Drop for StreamRecorder<B> {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else {
             return;
@@ -191,7 +191,7 @@ fn wake(client: Option<Waker>) {
     }
 }
 
-impl<B: Body> Recording<B> {
+impl<B: Body> StreamRecording<B> {
     /// The next part for the client: what has come, up to a frame; all, once the stream has ended.
     fn next(&mut self) -> Option<Bytes> {
         let next = if self.whole.is_empty() {

@@ -11,7 +11,7 @@ use crate::client::{Fixture, REUSED, Ran, Replayed, Seen, keyed, ran, replayed, 
 
 /// A challenge: its status, its headers, its body, and the header that the repeat adds.
 #[derive(Clone, Copy, Debug)]
-struct Challenge(u16, &'static str, &'static str, &'static str);
+struct ChallengeCase(u16, &'static str, &'static str, &'static str);
 
 const CHALLENGES: &str = r#"401 | www-authenticate: Bearer | | authorization
 407 | proxy-authenticate: Basic | | proxy-authorization
@@ -26,16 +26,16 @@ const CHALLENGES: &str = r#"401 | www-authenticate: Bearer | | authorization
 402 | www-authenticate: L402 macaroon | | authorization
 402 | content-type: application/json | {"x402Version":1,"accepts":[]} | x-payment"#;
 
-fn challenges() -> impl Iterator<Item = Challenge> {
+fn challenges() -> impl Iterator<Item = ChallengeCase> {
     CHALLENGES.lines().map(|line| {
         let parts: Vec<_> = line.split('|').map(str::trim).collect();
-        Challenge(parts[0].parse().unwrap(), parts[1], parts[2], parts[3])
+        ChallengeCase(parts[0].parse().unwrap(), parts[1], parts[2], parts[3])
     })
 }
 
 /// A service that answers with the challenge until the request has its header.
-fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: Challenge) -> Router {
-    let Challenge(status, added, body, wanted) = challenge;
+fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: ChallengeCase) -> Router {
+    let ChallengeCase(status, added, body, wanted) = challenge;
     let fixture = fixture.clone();
     let handler = move |headers: HeaderMap, _: Bytes| async move {
         let run = fixture.run();
@@ -62,7 +62,7 @@ fn asked(header: Option<(&str, &str)>) -> Request<Body> {
 }
 
 /// What a client sees of the challenge itself.
-fn challenged(Challenge(status, _, body, _): Challenge) -> Seen {
+fn challenged(ChallengeCase(status, _, body, _): ChallengeCase) -> Seen {
     Ran(status, body)
 }
 

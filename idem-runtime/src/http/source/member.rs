@@ -18,89 +18,89 @@ pub(super) fn string_at(document: &[u8], pointer: &Pointer) -> Result<Option<Str
     let unreadable = |_| KeyRefusal::Unreadable;
     let text = std::str::from_utf8(document).map_err(|_| KeyRefusal::Unreadable)?;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let found = Way(pointer.names()).deserialize(&mut reader);
+    let found = Seek(pointer.names()).deserialize(&mut reader);
     let found = found.map_err(unreadable)?;
     reader.end().map_err(unreadable)?;
     match found {
-        Found::Nothing => Ok(None),
-        Found::Text(text) => Ok(Some(text)),
-        Found::Refused(refusal) => Err(refusal),
+        Lookup::Nothing => Ok(None),
+        Lookup::Text(text) => Ok(Some(text)),
+        Lookup::Refused(refusal) => Err(refusal),
     }
 }
 
 /// The name under which `serde_json` reads a number with all its digits.
 const NUMBER: &str = "$serde_json::private::Number";
 
-enum Found {
+enum Lookup {
     Nothing,
     Text(String),
     Refused(KeyRefusal),
 }
 
 /// The names that lead from a value to the string.
-struct Way<'p>(&'p [String]);
+struct Seek<'p>(&'p [String]);
 
-impl Way<'_> {
+impl Seek<'_> {
     /// At a value that has no members and is no string.
-    fn ends(&self) -> Found {
-        Found::Refused(match self.0 {
+    fn ends(&self) -> Lookup {
+        Lookup::Refused(match self.0 {
             [] => KeyRefusal::NotAString,
             _ => KeyRefusal::Unreadable,
         })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Way<'_> {
-    type Value = Found;
+impl<'de> DeserializeSeed<'de> for Seek<'_> {
+    type Value = Lookup;
 
-    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Found, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Lookup, D::Error> {
         value.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Way<'_> {
-    type Value = Found;
+impl<'de> Visitor<'de> for Seek<'_> {
+    type Value = Lookup;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Found, E> {
+    fn visit_str<E>(self, text: &str) -> Result<Lookup, E> {
         Ok(match self.0 {
-            [] => Found::Text(text.to_owned()),
+            [] => Lookup::Text(text.to_owned()),
             _ => self.ends(),
         })
     }
 
     /// A `null` on the way has no members, as an absent one has none.
-    fn visit_unit<E>(self) -> Result<Found, E> {
+    fn visit_unit<E>(self) -> Result<Lookup, E> {
         Ok(match self.0 {
             [] => self.ends(),
-            _ => Found::Nothing,
+            _ => Lookup::Nothing,
         })
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+    fn visit_bool<E>(self, _: bool) -> Result<Lookup, E> {
         Ok(self.ends())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+    fn visit_i64<E>(self, _: i64) -> Result<Lookup, E> {
         Ok(self.ends())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+    fn visit_u64<E>(self, _: u64) -> Result<Lookup, E> {
         Ok(self.ends())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+    fn visit_f64<E>(self, _: f64) -> Result<Lookup, E> {
         Ok(self.ends())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Found, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Lookup, A::Error> {
         let step = self.0.split_first();
         let mut found = step
             .is_none()
-            .then_some(Found::Refused(KeyRefusal::NotAString));
+            .then_some(Lookup::Refused(KeyRefusal::NotAString));
         while let Some(name) = members.next_key::<String>()? {
             match step {
                 // A number, where another crate enables `arbitrary_precision`.
@@ -110,27 +110,27 @@ impl<'de> Visitor<'de> for Way<'_> {
                 }
                 Some((wanted, _)) if *wanted == name && found.is_some() => {
                     members.next_value::<IgnoredAny>()?;
-                    found = Some(Found::Refused(KeyRefusal::Repeated));
+                    found = Some(Lookup::Refused(KeyRefusal::Repeated));
                 }
                 Some((wanted, rest)) if *wanted == name => {
-                    found = Some(members.next_value_seed(Way(rest))?);
+                    found = Some(members.next_value_seed(Seek(rest))?);
                 }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(found.unwrap_or(Found::Nothing))
+        Ok(found.unwrap_or(Lookup::Nothing))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Found, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Lookup, A::Error> {
         let step = self.0.split_first();
         let mut found = match step {
-            Some(_) => Found::Nothing,
-            None => Found::Refused(KeyRefusal::NotAString),
+            Some(_) => Lookup::Nothing,
+            None => Lookup::Refused(KeyRefusal::NotAString),
         };
         for index in 0_usize.. {
             match step {
                 Some((wanted, rest)) if *wanted == index.to_string() => {
-                    match elements.next_element_seed(Way(rest))? {
+                    match elements.next_element_seed(Seek(rest))? {
                         Some(element) => found = element,
                         None => break,
                     }

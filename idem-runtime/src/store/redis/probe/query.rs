@@ -108,12 +108,12 @@ impl Server {
             Ok(reply) => reply,
             Err(failure) => {
                 self.rights = match refused(failure)? {
-                    Refusal::Lacking => Rights::Known(MissingRights {
+                    QueryRefusal::Lacking => Rights::Known(MissingRights {
                         prefix: prefix.to_owned(),
                         needed: vec!["+eval".to_owned()],
                         ..MissingRights::default()
                     }),
-                    Refusal::Other(code) => Rights::Unknown(code),
+                    QueryRefusal::Other(code) => Rights::Unknown(code),
                 };
                 return Ok(());
             }
@@ -141,7 +141,7 @@ impl Server {
         command.arg("0".repeat(40)).arg(0);
         match redis.query(&command).await {
             Ok(_) => Ok(false),
-            Err(failure) => Ok(matches!(refused(failure)?, Refusal::Lacking)),
+            Err(failure) => Ok(matches!(refused(failure)?, QueryRefusal::Lacking)),
         }
     }
 
@@ -184,7 +184,7 @@ fn unused_name(prefix: &str) -> String {
 }
 
 /// Reason of a refusal.
-enum Refusal {
+enum QueryRefusal {
     /// The user has no right to the command, or the server does not have it.
     Lacking,
     /// Another refusal: its code, or a description.
@@ -192,12 +192,12 @@ enum Refusal {
 }
 
 /// Classifies a refusal; an error if the server is gone.
-fn refused(failure: Failure) -> Result<Refusal, StoreError> {
+fn refused(failure: Failure) -> Result<QueryRefusal, StoreError> {
     let error = match failure {
         Failure::Reply(error) if is_answer(&error) => error,
         // Writes may have to wait, as in a planned failover; the server has replied before.
         Failure::Reply(error) if error.is_timeout() => {
-            return Ok(Refusal::Other("no reply in time".to_owned()));
+            return Ok(QueryRefusal::Other("no reply in time".to_owned()));
         }
         failure => return Err(failure.store_error("asking Redis what this user may do")),
     };
@@ -206,9 +206,9 @@ fn refused(failure: Failure) -> Result<Refusal, StoreError> {
         .detail()
         .is_some_and(|detail| detail.contains("unknown command"));
     Ok(match code {
-        "NOPERM" => Refusal::Lacking,
-        "ERR" if unknown => Refusal::Lacking,
-        code => Refusal::Other(code.to_owned()),
+        "NOPERM" => QueryRefusal::Lacking,
+        "ERR" if unknown => QueryRefusal::Lacking,
+        code => QueryRefusal::Other(code.to_owned()),
     })
 }
 
