@@ -132,18 +132,12 @@ async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
     assert_eq!(report.failed(), [""; 0]);
     let lacking = report.rows().filter_map(|(row, result)| match result {
         RowResult::NotChecked(why) if row.test() != "–" => {
-            let ability = why
-                .rsplit_once("(`")
-                .map(|(_, name)| name.trim_end_matches("`)"));
-            Some((row.name, ability?.to_owned()))
+            let (_, ability) = why.rsplit_once("(`")?;
+            Some((row.name, ability.trim_end_matches("`)")))
         }
         _ => None,
     });
     let lacking: Vec<_> = lacking.collect();
-    let lacking: Vec<_> = lacking
-        .iter()
-        .map(|(row, ability)| (*row, &**ability))
-        .collect();
     let expected = [
         ("patch", "also"),
         ("expiry", "clock"),

@@ -1,5 +1,6 @@
 //! Servers that meet a specification but for one thing.
 
+use std::future::ready;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
@@ -28,31 +29,39 @@ pub(super) struct PlantedServer {
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The verdict about the key of a response with this status.
-fn verdict(router: Router, of: u16, verdict: KeyVerdict) -> Router {
-    router.layer(map_response(move |mut response: Response| async move {
-        if response.status() == of {
-            response.extensions_mut().insert(verdict);
-        }
-        response
+/// Changes each response.
+fn changed(
+    router: Router,
+    change: impl Fn(&mut Response) + Clone + Send + Sync + 'static,
+) -> Router {
+    router.layer(map_response(move |mut response: Response| {
+        change(&mut response);
+        ready(response)
     }))
 }
 
+/// The verdict about the key of a response with this status.
+fn verdict(router: Router, of: u16, verdict: KeyVerdict) -> Router {
+    changed(router, move |response| {
+        if response.status() == of {
+            response.extensions_mut().insert(verdict);
+        }
+    })
+}
+
 fn without_header(router: Router, name: &'static str) -> Router {
-    router.layer(map_response(move |mut response: Response| async move {
+    changed(router, move |response| {
         response.headers_mut().remove(name);
-        response
-    }))
+    })
 }
 
 /// Another status in place of this one.
 fn with_status(router: Router, from: u16, to: u16) -> Router {
-    router.layer(map_response(move |mut response: Response| async move {
+    changed(router, move |response| {
         if response.status() == from {
             *response.status_mut() = StatusCode::from_u16(to).unwrap();
         }
-        response
-    }))
+    })
 }
 
 /// Refusals without one member of their JSON.
@@ -132,11 +141,10 @@ async fn twice(request: Request, next: Next) -> Response {
 }
 
 fn marked(router: Router) -> Router {
-    router.layer(map_response(|mut response: Response| async {
+    changed(router, |response| {
         let marked = HeaderValue::from_static("true");
         response.headers_mut().insert(REPLAYED, marked);
-        response
-    }))
+    })
 }
 
 /// Another number of the order is the same order.
@@ -180,12 +188,11 @@ async fn without_lifetime(request: Request, next: Next) -> Response {
 
 /// Terms of payment with a version and no extension.
 fn with_plain_terms(router: Router) -> Router {
-    router.layer(map_response(|mut response: Response| async {
+    changed(router, |response| {
         if let Some(terms) = response.headers_mut().get_mut("payment-required") {
             *terms = HeaderValue::from_static("eyJ4NDAyVmVyc2lvbiI6MiwiYWNjZXB0cyI6W119");
         }
-        response
-    }))
+    })
 }
 
 macro_rules! plants {

@@ -7,6 +7,7 @@ use axum::routing::any;
 use http::Method;
 use idem_runtime::ErrorKind;
 use idem_runtime::http::KeyDomain::{self, Caller, MethodAndPath, Path};
+use idem_runtime::http::KeyRules;
 
 use crate::client::{Fixture, KEY, REUSED, keyed, of_tenant, ran, replayed};
 
@@ -100,6 +101,7 @@ async fn an_entry_is_found_by_what_is_in_its_domain() {
     ] {
         let fixture = Fixture::new();
         let layer = fixture.scoped().key_domain(domain);
+        let of_any_case = layer.clone().keys(KeyRules::default().ignore_case());
         fixture
             .walk(
                 &shop(&fixture, domain),
@@ -108,7 +110,11 @@ async fn an_entry_is_found_by_what_is_in_its_domain() {
             .await;
         let found = async |method: &Method, path| {
             let entry = layer.entry_at(Some("acme"), method, path, key).await;
-            entry.unwrap().is_some()
+            let in_capitals = key.to_uppercase();
+            let same = of_any_case.entry_at(Some("acme"), method, path, &in_capitals);
+            let is_found = entry.unwrap().is_some();
+            assert_eq!(same.await.unwrap().is_some(), is_found, "{domain}: {path}");
+            is_found
         };
         assert!(found(&Method::POST, "/v1/orders").await, "{domain}");
         assert_eq!(found(&Method::PUT, "/v1/orders").await, of_put, "{domain}");

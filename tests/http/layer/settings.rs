@@ -6,63 +6,12 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::Request;
-use http::{Method, StatusCode};
-use idem_runtime::http::{Fingerprinter, KeyVerdict, StatusPolicy};
+use http::StatusCode;
+use idem_runtime::http::Fingerprinter;
 
 use crate::client::{
-    Fixture, KEY, REUSED, Ran, Replayed, UNKNOWN, data, frames, keyed, numbered, order, ran,
-    replayed, send,
+    Fixture, REUSED, Ran, data, frames, keyed, numbered, order, ran, replayed, send,
 };
-
-/// Of errors the draft says in section 2.6: "the resource server SHOULD respond with the result of the previously
-/// completed operation, success or an error". What the default does instead is a part of [`StatusPolicy`]'s
-/// documentation.
-#[tokio::test]
-async fn the_policy_decides_the_response_to_a_repeat() {
-    use KeyVerdict::{Release, Store, Unknown};
-    let careful = StatusPolicy::careful;
-    for (policy, verdict, statuses) in [
-        (careful(), Store, &[201, 303, 409][..]),
-        (careful(), Release, &[422, 503]),
-        (careful(), Unknown, &[500]),
-        (StatusPolicy::draft(), Store, &[422, 500]),
-        (StatusPolicy::stripe(), Store, &[500, 402]),
-        (careful().on(StatusCode::CREATED, Unknown), Unknown, &[201]),
-    ] {
-        for status in statuses.iter().copied() {
-            let fixture = Fixture::new();
-            let layer = fixture.layer().status_policy(policy.clone());
-            let shop = fixture.orders(layer, move |run| {
-                (StatusCode::from_u16(status).unwrap(), run.to_string())
-            });
-            let repeat = match verdict {
-                Store => Replayed(status, "1"),
-                Release => Ran(status, "2"),
-                _ => UNKNOWN,
-            };
-            let row = format!("{policy:?}: {status}");
-            let first = (&row, order(""), Ran(status, "1"));
-            fixture
-                .walk(&shop, [first, (&row, order(""), repeat)])
-                .await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn other_methods_are_protected_on_demand() {
-    let (fixture, shop) = numbered(|layer| layer.methods([Method::PUT]));
-    let replace = || {
-        let request = Request::put("/orders").header("idempotency-key", KEY);
-        request.body(Body::empty()).unwrap()
-    };
-    let rows = [
-        ("first", replace(), ran("1")),
-        ("again", replace(), replayed("1")),
-    ];
-    fixture.walk(&shop, rows).await;
-}
 
 /// The rules of a fingerprinter have unit tests; the layer applies them to the request as it comes, in pieces too.
 #[tokio::test]
@@ -89,39 +38,6 @@ async fn a_fingerprinter_decides_what_is_the_same_request() {
         ("in another language", of("en", first.into()), REUSED),
         ("no JSON", of("de", "tea".into()), REUSED),
     ];
-    fixture.walk(&shop, rows).await;
-}
-
-/// The rules for equal bodies of the Agentic Commerce Protocol, section 6.2.
-#[tokio::test]
-async fn documents_are_compared_by_their_values() {
-    let (fixture, shop) = numbered(|layer| layer.fingerprint(Fingerprinter::new().json_values()));
-    let of = |body: &'static str| {
-        let request = keyed("/orders").header("content-type", "application/json");
-        request.body(Body::from(body)).unwrap()
-    };
-    let rows = [
-        (
-            r#"{"cents":1.0,"item":["tea","rum"],"note":null}"#,
-            ran("1"),
-        ),
-        (
-            r#"{"note":null,"item":["tea","rum"],"cents":1}"#,
-            replayed("1"),
-        ),
-        (
-            r#"{ "cents" : 10e-1, "item":["tea","r\u0075m"],"note":null}"#,
-            replayed("1"),
-        ),
-        (r#"{"cents":1.0,"item":["tea","rum"]}"#, REUSED),
-        (r#"{"cents":1.0,"item":["rum","tea"],"note":null}"#, REUSED),
-        (r#"{"cents":"1","item":["tea","rum"],"note":null}"#, REUSED),
-        (
-            r#"{"cents":1.0000000000000000001,"item":["tea","rum"],"note":null}"#,
-            REUSED,
-        ),
-    ];
-    let rows = rows.map(|(body, seen)| (body, of(body), seen));
     fixture.walk(&shop, rows).await;
 }
 

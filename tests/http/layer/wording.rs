@@ -11,7 +11,7 @@ use idem_runtime::http::{IdempotencyLayer, KeyVerdict, Refusal, Refusals, Status
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate, OnRunning};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{
     Answer, Fixture, bare, data, frames, gated, numbered, of_tenant, order, patiently, ran, send,
@@ -165,109 +165,6 @@ async fn every_refusal_of_a_layer_has_its_words_and_nothing_of_the_request() {
             assert!(!sent.contains(SECRET), "{row}: {sent}");
         }
     }
-}
-
-/// The bodies that the sources of the presets show, but for the human-readable text.
-#[tokio::test]
-async fn a_partner_gets_the_bodies_that_it_specifies() {
-    let stripe = |of_type: &str, code: &str| json!({ "error": { "type": of_type, "code": code, "message": "" } });
-    let acp = |code: &str| json!({ "type": "invalid_request", "code": code, "message": "" });
-    let iceberg = |of_type: &str, status: u16| json!({ "error": { "message": "", "type": of_type, "code": status } });
-    let mismatch = json!({ "error": { "type": "idempotency_error", "message": "" } });
-    let in_use = stripe("invalid_request_error", "idempotency_key_in_use");
-    let rate_limit = stripe("invalid_request_error", "rate_limit");
-    let [stripe, acp_words, ucp, iceberg_words] = presets();
-    let unavailable = iceberg("ServiceUnavailableException", 503);
-    for (refusals, rows) in [
-        (
-            stripe,
-            vec![
-                ("key-reused", 400, mismatch, None),
-                ("request-running", 409, in_use, Some("2")),
-                ("quota-exceeded", 429, rate_limit, Some("7")),
-            ],
-        ),
-        (
-            acp_words,
-            vec![
-                ("key-missing", 400, acp("idempotency_key_required"), None),
-                ("key-reused", 422, acp("idempotency_conflict"), None),
-                (
-                    "request-running",
-                    409,
-                    acp("idempotency_in_flight"),
-                    Some("2"),
-                ),
-            ],
-        ),
-        (
-            ucp,
-            vec![(
-                "key-reused",
-                409,
-                json!({ "code": "key_reused", "content": "" }),
-                None,
-            )],
-        ),
-        (
-            iceberg_words,
-            vec![
-                (
-                    "key-invalid",
-                    400,
-                    iceberg("BadRequestException", 400),
-                    None,
-                ),
-                (
-                    "key-reused",
-                    422,
-                    iceberg("UnprocessableEntityException", 422),
-                    None,
-                ),
-                ("request-running", 503, unavailable.clone(), Some("2")),
-                (
-                    "request-repeated",
-                    500,
-                    iceberg("CommitStateUnknownException", 500),
-                    Some("60"),
-                ),
-                (
-                    "outcome-unknown",
-                    500,
-                    iceberg("CommitStateUnknownException", 500),
-                    None,
-                ),
-                ("unavailable", 503, unavailable, Some("1")),
-            ],
-        ),
-    ] {
-        let refused = refused(|layer| layer.refusals(refusals.clone())).await;
-        for (code, status, body, retry_after) in rows {
-            let (_, answer) = refused.iter().find(|(of, _)| *of == code).unwrap();
-            assert_eq!(answer.status, status, "{code} of {refusals}");
-            assert_eq!(without_text(answer.json()), body, "{code} of {refusals}");
-            assert_eq!(
-                answer.header("retry-after"),
-                retry_after,
-                "{code} of {refusals}"
-            );
-        }
-    }
-}
-
-/// The body with empty texts in place of those for humans, which are there.
-fn without_text(mut body: Value) -> Value {
-    let texts = ["/message", "/content", "/error/message"];
-    let mut found = 0;
-    for text in texts {
-        if let Some(text) = body.pointer_mut(text) {
-            assert!(text.as_str().unwrap().len() > 10, "{text}");
-            *text = "".into();
-            found += 1;
-        }
-    }
-    assert_eq!(found, 1, "{body}");
-    body
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_of_keys() {
+    fn a_uuid_of_version_7_has_its_digits_and_hyphens_in_their_places() {
         let uuid = "019de3f4-15aa-7c89-8d3a-6f5e4b3c2a1d";
         for (key, is) in [
             (uuid, true),
@@ -219,17 +219,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_uuid_7(key), is, "{key}");
-        }
-        for (key, is) in [
-            ("pay_7d5d747be160", true),
-            ("pay_7d5d747be16", false),
-            (&*"a".repeat(128), true),
-            (&*"a".repeat(129), false),
-            ("pay_7d5d747be160.", false),
-            ("pay 7d5d747be160", false),
-            ("pay_7d5d747be16\u{e9}", false),
-        ] {
-            assert_eq!(is_payment_id(key), is, "{key}");
         }
     }
 }
