@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::refusal::Refusal;
 
@@ -25,12 +26,12 @@ pub(crate) struct NewTable {
 
 impl NewTable {
     /// The metadata of the table, which is at this location unless the request names another one.
-    pub(crate) fn metadata(self, uuid: &str, location: String) -> Result<Value, Refusal> {
+    pub(crate) fn metadata(self, uuid: Uuid, location: String) -> Result<Value, Refusal> {
         let location = self.location.unwrap_or(location);
         let unpartitioned = || json!({ "spec-id": 0, "fields": [] });
         let unsorted = || json!({ "order-id": 0, "fields": [] });
         let updates = [
-            json!({ "action": "assign-uuid", "uuid": uuid }),
+            json!({ "action": "assign-uuid", "uuid": uuid.to_string() }),
             json!({ "action": "set-location", "location": location }),
             json!({ "action": "add-schema", "schema": self.schema }),
             json!({ "action": "set-current-schema", "schema-id": LAST }),
@@ -58,7 +59,7 @@ impl Commit {
         kinds.any(|kind| kind == "assert-create")
     }
 
-    /// The metadata after the updates. Before, it is null where there is no table.
+    /// The metadata after the updates, if the requirements hold.
     pub(crate) fn apply(&self, metadata: Value) -> Result<Value, Refusal> {
         for requirement in &self.requirements {
             if !holds(requirement, &metadata).ok_or_else(|| malformed(requirement))? {
@@ -90,6 +91,7 @@ fn holds(requirement: &Value, metadata: &Value) -> Option<bool> {
     Some(*field == requirement[member])
 }
 
+/// The metadata after these updates. Before, it is null where there is no table.
 fn updated(mut metadata: Value, updates: &[Value]) -> Result<Value, Refusal> {
     if metadata.is_null() {
         metadata = json!({
@@ -140,68 +142,63 @@ const LAST: i64 = -1;
 
 /// Applies an update. `None`: it is malformed, or of a kind that this catalog does not know.
 fn apply(update: &Value, metadata: &mut Value) -> Option<()> {
-    let add = |list: &mut Value, item: &str| {
-        list.as_array_mut()?.push(update.get(item)?.clone());
-        Some(())
-    };
-    let chosen = |member: &str, list: &Value, id: &str| {
-        let (named, mut ids) = (
-            update.get(member)?,
-            list.as_array()?.iter().map(|it| &it[id]),
-        );
-        let is_last = *named == LAST;
-        let id = if is_last {
-            ids.next_back()
-        } else {
-            ids.find(|id| *id == named)
-        };
-        id.cloned()
-    };
-    let action = update["action"].as_str()?;
-    match action {
-        "assign-uuid" => metadata["table-uuid"] = update.get("uuid")?.clone(),
-        "set-location" => metadata["location"] = update.get("location")?.clone(),
+    let of = |member: &str| update.get(member);
+    match update["action"].as_str()? {
+        "assign-uuid" => metadata["table-uuid"] = of("uuid")?.clone(),
+        "set-location" => metadata["location"] = of("location")?.clone(),
         "upgrade-format-version" => {
-            metadata["format-version"] = update.get("format-version")?.clone();
+            metadata["format-version"] = of("format-version")?.clone();
         }
-        "add-schema" => add(&mut metadata["schemas"], "schema")?,
-        "add-spec" => add(&mut metadata["partition-specs"], "spec")?,
-        "add-sort-order" => add(&mut metadata["sort-orders"], "sort-order")?,
+        "add-schema" => add(&mut metadata["schemas"], of("schema")?)?,
+        "add-spec" => add(&mut metadata["partition-specs"], of("spec")?)?,
+        "add-sort-order" => add(&mut metadata["sort-orders"], of("sort-order")?)?,
         "set-current-schema" => {
-            let id = chosen("schema-id", &metadata["schemas"], "schema-id")?;
+            let id = chosen(&metadata["schemas"], "schema-id", of("schema-id")?)?;
             metadata["current-schema-id"] = id;
         }
         "set-default-spec" => {
-            let id = chosen("spec-id", &metadata["partition-specs"], "spec-id")?;
+            let id = chosen(&metadata["partition-specs"], "spec-id", of("spec-id")?)?;
             metadata["default-spec-id"] = id;
         }
         "set-default-sort-order" => {
-            let id = chosen("sort-order-id", &metadata["sort-orders"], "order-id")?;
+            let id = chosen(&metadata["sort-orders"], "order-id", of("sort-order-id")?)?;
             metadata["default-sort-order-id"] = id;
         }
         "add-snapshot" => {
-            add(&mut metadata["snapshots"], "snapshot")?;
-            metadata["last-sequence-number"] = update["snapshot"].get("sequence-number")?.clone();
+            let snapshot = of("snapshot")?;
+            metadata["last-sequence-number"] = snapshot.get("sequence-number")?.clone();
+            add(&mut metadata["snapshots"], snapshot)?;
         }
         "set-snapshot-ref" => {
-            let (name, id) = (update["ref-name"].as_str()?, update.get("snapshot-id")?);
-            metadata["refs"][name] = json!({ "type": update.get("type")?, "snapshot-id": id });
+            let (name, id) = (of("ref-name")?.as_str()?, of("snapshot-id")?);
+            metadata["refs"][name] = json!({ "type": of("type")?, "snapshot-id": id });
             if name == "main" {
                 metadata["current-snapshot-id"] = id.clone();
             }
         }
         "set-properties" => {
-            let set = update["updates"].as_object()?.clone();
+            let set = of("updates")?.as_object()?.clone();
             metadata["properties"].as_object_mut()?.extend(set);
-        }
-        "remove-properties" => {
-            let removed = update["removals"].as_array()?;
-            let properties = metadata["properties"].as_object_mut()?;
-            properties.retain(|name, _| !removed.iter().any(|it| it == name));
         }
         _ => return None,
     }
     Some(())
+}
+
+fn add(list: &mut Value, item: &Value) -> Option<()> {
+    list.as_array_mut()?.push(item.clone());
+    Some(())
+}
+
+/// The id of an item of a list that an update names, or of its last item.
+fn chosen(list: &Value, id: &str, named: &Value) -> Option<Value> {
+    let mut ids = list.as_array()?.iter().map(|item| &item[id]);
+    let found = if *named == LAST {
+        ids.next_back()
+    } else {
+        ids.find(|id| *id == named)
+    };
+    found.cloned()
 }
 
 fn malformed(what: &Value) -> Refusal {

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use idem_runtime::http::IdempotencyKey;
 use idem_runtime::{Answer, idempotent};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 
 use crate::catalog::Catalog;
-use crate::done::Done;
 use crate::metadata::{Commit, NewTable};
 use crate::namespaces::{self, NewNamespace};
 use crate::refusal::Refusal;
@@ -36,6 +39,19 @@ pub(crate) enum Mutation {
     DropTable(TableName),
     /// Renames the first table to the second name.
     RenameTable(TableName, TableName),
+}
+
+/// The answer to a mutation: 200 with a document, or 204.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Done(pub(crate) Option<Value>);
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        match self.0 {
+            Some(document) => Json(document).into_response(),
+            None => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
 }
 
 /// Carries out a mutation.

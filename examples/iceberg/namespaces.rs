@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
-use crate::done::Done;
+use crate::mutation::Done;
 use crate::refusal::Refusal;
 
 /// Separates the levels of a namespace.
@@ -46,5 +46,5 @@ pub(crate) async fn create(conn: &mut PgConnection, new: NewNamespace) -> Result
     if inserted.rows_affected() == 0 {
         return Err(Refusal::AlreadyExists(name));
     }
-    Ok(Done::with(json!(new)))
+    Ok(Done(Some(json!(new))))
 }

@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use crate::caller::Caller;
 use crate::catalog::Catalog;
-use crate::done::Done;
 use crate::metadata::{Commit, NewTable};
-use crate::mutation::{LIFETIME, Mutation, mutate};
+use crate::mutation::{Done, LIFETIME, Mutation};
 use crate::namespaces::{self, NewNamespace, name_of};
 use crate::refusal::Refusal;
 use crate::tables::{self, TableName};
@@ -64,38 +63,35 @@ async fn load_table(State(catalog): State<Catalog>, Path(table): Path<TableName>
     Ok(Json(tables::load(&mut conn, &table).await?))
 }
 
-async fn create_namespace(
-    State(catalog): State<Catalog>,
-    caller: Caller,
-    body: Body<NewNamespace>,
-) -> Mutated {
-    change(catalog, caller, Mutation::CreateNamespace(body?.0)).await
+async fn create_namespace(caller: Caller, body: Body<NewNamespace>) -> Mutated {
+    caller.mutate(Mutation::CreateNamespace(body?.0)).await
 }
 
 async fn create_table(
-    State(catalog): State<Catalog>,
     caller: Caller,
     Path(namespace): Path<String>,
     body: Body<NewTable>,
 ) -> Mutated {
-    change(catalog, caller, Mutation::CreateTable(namespace, body?.0)).await
+    let Json(table) = body?;
+    caller.mutate(Mutation::CreateTable(namespace, table)).await
 }
 
-async fn commit_table(
-    State(catalog): State<Catalog>,
-    caller: Caller,
-    Path(table): Path<TableName>,
-    body: Body<Commit>,
-) -> Mutated {
-    change(catalog, caller, Mutation::CommitTable(table, body?.0)).await
+async fn commit_table(caller: Caller, Path(table): Path<TableName>, body: Body<Commit>) -> Mutated {
+    let Json(commit) = body?;
+    caller.mutate(Mutation::CommitTable(table, commit)).await
 }
 
-async fn drop_table(
-    State(catalog): State<Catalog>,
-    caller: Caller,
-    Path(table): Path<TableName>,
-) -> Mutated {
-    change(catalog, caller, Mutation::DropTable(table)).await
+async fn drop_table(caller: Caller, Path(table): Path<TableName>) -> Mutated {
+    caller.mutate(Mutation::DropTable(table)).await
+}
+
+async fn rename_table(caller: Caller, body: Body<Renaming>) -> Mutated {
+    let Json(Renaming {
+        source,
+        destination,
+    }) = body?;
+    let mutation = Mutation::RenameTable(source.into(), destination.into());
+    caller.mutate(mutation).await
 }
 
 /// A request to rename a table.
@@ -116,19 +112,4 @@ impl From<Identifier> for TableName {
         let namespace = name_of(&namespace);
         Self { namespace, name }
     }
-}
-
-async fn rename_table(
-    State(catalog): State<Catalog>,
-    caller: Caller,
-    body: Body<Renaming>,
-) -> Mutated {
-    let Json(renaming) = body?;
-    let mutation = Mutation::RenameTable(renaming.source.into(), renaming.destination.into());
-    change(catalog, caller, mutation).await
-}
-
-async fn change(catalog: Catalog, Caller { client, key }: Caller, mutation: Mutation) -> Mutated {
-    let mut conn = catalog.pool.acquire().await?;
-    mutate(&catalog, &mut conn, &client, key, mutation).await
 }

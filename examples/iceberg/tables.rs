@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use sqlx::error::ErrorKind;
 use sqlx::types::Json;
+use uuid::Uuid;
 
-use crate::done::Done;
 use crate::metadata::{Commit, NewTable};
+use crate::mutation::Done;
 use crate::namespaces;
 use crate::refusal::Refusal;
 
@@ -23,6 +25,22 @@ impl TableName {
     fn text(&self) -> String {
         format!("{}.{}", self.namespace, self.name)
     }
+
+    /// The refusal of a request that there is no such table for.
+    fn missing(&self) -> Refusal {
+        Refusal::NoSuchTable(self.text())
+    }
+
+    /// The refusal of a row of this name by a constraint.
+    fn refused(&self, error: sqlx::Error) -> Refusal {
+        match error.as_database_error().map(|error| error.kind()) {
+            Some(ErrorKind::UniqueViolation) => Refusal::AlreadyExists(self.text()),
+            Some(ErrorKind::ForeignKeyViolation) => {
+                Refusal::NoSuchNamespace(self.namespace.clone())
+            }
+            _ => error.into(),
+        }
+    }
 }
 
 /// The response document of a table.
@@ -35,14 +53,24 @@ fn document(metadata: &Value, commits: i64) -> Value {
     json!({ "metadata-location": location, "metadata": metadata, "config": {} })
 }
 
+const FIND: &str = "SELECT metadata, commits FROM tables WHERE namespace = $1 AND name = $2";
+
+/// The lock of the row serializes the commits to a table.
+const LOCK: &str =
+    "SELECT metadata, commits FROM tables WHERE namespace = $1 AND name = $2 FOR UPDATE";
+
+async fn find(
+    conn: &mut PgConnection,
+    query: &'static str,
+    table: &TableName,
+) -> sqlx::Result<Option<(Json<Value>, i64)>> {
+    let query = sqlx::query_as(query).bind(&table.namespace);
+    query.bind(&table.name).fetch_optional(conn).await
+}
+
 pub(crate) async fn load(conn: &mut PgConnection, table: &TableName) -> Result<Value, Refusal> {
-    let query = "SELECT metadata, commits FROM tables WHERE namespace = $1 AND name = $2";
-    let found: Option<(Json<Value>, i64)> = sqlx::query_as(query)
-        .bind(&table.namespace)
-        .bind(&table.name)
-        .fetch_optional(conn)
-        .await?;
-    let (Json(metadata), commits) = found.ok_or_else(|| Refusal::NoSuchTable(table.text()))?;
+    let found = find(conn, FIND, table).await?;
+    let (Json(metadata), commits) = found.ok_or_else(|| table.missing())?;
     Ok(document(&metadata, commits))
 }
 
@@ -52,107 +80,72 @@ pub(crate) async fn create(
     namespace: String,
     new: NewTable,
 ) -> Result<Done, Refusal> {
-    namespaces::load(&mut *conn, &namespace).await?;
-    let uuid: String = sqlx::query_scalar("SELECT gen_random_uuid()::text")
-        .fetch_one(&mut *conn)
-        .await?;
-    let location = format!("{warehouse}/{uuid}");
-    let is_staged = new.stage_create;
-    let name = new.name.clone();
-    let metadata = new.metadata(&uuid, location)?;
-    if !is_staged {
-        insert(conn, &TableName { namespace, name }, &metadata).await?;
+    namespaces::load(conn, &namespace).await?;
+    let uuid = Uuid::now_v7();
+    let (is_staged, name) = (new.stage_create, new.name.clone());
+    let metadata = new.metadata(uuid, format!("{warehouse}/{uuid}"))?;
+    if is_staged {
+        // It is created by a commit.
+        return Ok(Done(Some(document(&metadata, 0))));
     }
-    Ok(Done::with(document(&metadata, 0)))
+    insert(conn, &TableName { namespace, name }, &metadata).await
 }
 
 async fn insert(
     conn: &mut PgConnection,
     table: &TableName,
     metadata: &Value,
-) -> Result<(), Refusal> {
-    let insert = "INSERT INTO tables VALUES ($1, $2, 0, $3) ON CONFLICT DO NOTHING";
-    let inserted = sqlx::query(insert)
-        .bind(&table.namespace)
-        .bind(&table.name)
-        .bind(Json(metadata))
-        .execute(conn)
-        .await?;
-    if inserted.rows_affected() == 0 {
-        return Err(Refusal::AlreadyExists(table.text()));
-    }
-    Ok(())
+) -> Result<Done, Refusal> {
+    let insert = sqlx::query("INSERT INTO tables VALUES ($1, $2, 0, $3)");
+    let insert = insert.bind(&table.namespace).bind(&table.name);
+    let inserted = insert.bind(Json(metadata)).execute(conn).await;
+    inserted.map_err(|error| table.refused(error))?;
+    Ok(Done(Some(document(metadata, 0))))
 }
 
-/// Applies the updates if the requirements hold. The lock of the row serializes the commits to a table.
+/// Applies the updates if the requirements hold.
 pub(crate) async fn commit(
     conn: &mut PgConnection,
     table: &TableName,
     commit: &Commit,
 ) -> Result<Done, Refusal> {
-    let query =
-        "SELECT metadata, commits FROM tables WHERE namespace = $1 AND name = $2 FOR UPDATE";
-    let found: Option<(Json<Value>, i64)> = sqlx::query_as(query)
-        .bind(&table.namespace)
-        .bind(&table.name)
-        .fetch_optional(&mut *conn)
-        .await?;
-    let Some((Json(metadata), commits)) = found else {
+    let Some((Json(metadata), commits)) = find(conn, LOCK, table).await? else {
         if !commit.creates() {
-            return Err(Refusal::NoSuchTable(table.text()));
+            return Err(table.missing());
         }
-        namespaces::load(&mut *conn, &table.namespace).await?;
-        let metadata = commit.apply(Value::Null)?;
-        insert(conn, table, &metadata).await?;
-        return Ok(Done::with(document(&metadata, 0)));
+        return insert(conn, table, &commit.apply(Value::Null)?).await;
     };
     let (metadata, commits) = (commit.apply(metadata)?, commits + 1);
     let update = "UPDATE tables SET metadata = $3, commits = $4 WHERE namespace = $1 AND name = $2";
-    sqlx::query(update)
-        .bind(&table.namespace)
-        .bind(&table.name)
-        .bind(Json(&metadata))
-        .bind(commits)
-        .execute(conn)
-        .await?;
-    Ok(Done::with(document(&metadata, commits)))
+    let update = sqlx::query(update).bind(&table.namespace).bind(&table.name);
+    let update = update.bind(Json(&metadata)).bind(commits);
+    update.execute(conn).await?;
+    Ok(Done(Some(document(&metadata, commits))))
 }
 
 pub(crate) async fn drop(conn: &mut PgConnection, table: &TableName) -> Result<Done, Refusal> {
-    let deleted = sqlx::query("DELETE FROM tables WHERE namespace = $1 AND name = $2")
-        .bind(&table.namespace)
-        .bind(&table.name)
-        .execute(conn)
-        .await?;
-    if deleted.rows_affected() == 0 {
-        return Err(Refusal::NoSuchTable(table.text()));
+    let delete = sqlx::query("DELETE FROM tables WHERE namespace = $1 AND name = $2");
+    let delete = delete.bind(&table.namespace).bind(&table.name);
+    match delete.execute(conn).await?.rows_affected() {
+        0 => Err(table.missing()),
+        _ => Ok(Done(None)),
     }
-    Ok(Done::nothing())
 }
 
-/// Renames a table.
-///
-/// The second of two concurrent renames to one name violates the primary key: a failure of the database, whose repeat
-/// finds the name taken.
 pub(crate) async fn rename(
     conn: &mut PgConnection,
     from: &TableName,
     to: &TableName,
 ) -> Result<Done, Refusal> {
-    namespaces::load(&mut *conn, &to.namespace).await?;
-    if load(&mut *conn, to).await.is_ok() {
-        return Err(Refusal::AlreadyExists(to.text()));
-    }
     let update = "UPDATE tables SET namespace = $3, name = $4 WHERE namespace = $1 AND name = $2";
-    let renamed = sqlx::query(update)
-        .bind(&from.namespace)
-        .bind(&from.name)
-        .bind(&to.namespace)
-        .bind(&to.name)
+    let update = sqlx::query(update).bind(&from.namespace).bind(&from.name);
+    let update = update.bind(&to.namespace).bind(&to.name);
+    let renamed = update
         .execute(conn)
-        .await?;
-    if renamed.rows_affected() == 0 {
-        return Err(Refusal::NoSuchTable(from.text()));
+        .await
+        .map_err(|error| to.refused(error))?;
+    match renamed.rows_affected() {
+        0 => Err(from.missing()),
+        _ => Ok(Done(None)),
     }
-    Ok(Done::nothing())
 }
