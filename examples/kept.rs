@@ -8,13 +8,14 @@ use idem_runtime::store::sql::SqliteStore;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
 
 /// Deadline of the store: its disk may be slow or shared, and a caller waits longer instead of being refused.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens or creates a file: a pool of so many connections, and idem's records.
-pub(crate) async fn sqlite(
-    file: &Path,
-    connections: u32,
-) -> Result<(SqlitePool, SqliteStore), String> {
+///
+/// # Errors
+///
+/// A sentence for the person who started the program.
+pub async fn sqlite(file: &Path, connections: u32) -> Result<(SqlitePool, SqliteStore), String> {
     let options = SqliteConnectOptions::new().filename(file);
     // Same mode as the store: readers do not wait for the writer.
     let options = options
@@ -31,7 +32,7 @@ pub(crate) async fn sqlite(
 }
 
 /// Seconds since 1970.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs()
 }
@@ -41,7 +42,7 @@ pub(crate) fn now() -> u64 {
 /// The `target` directory belongs to one clone of the repository, so that neither another user nor
 /// another clone finds the same file.
 #[must_use]
-pub(crate) fn beside_the_program(name: &str) -> PathBuf {
+pub fn beside_the_program(name: &str) -> PathBuf {
     let program = std::env::current_exe().ok();
     let place = program.as_deref().and_then(|program| program.parent());
     place
@@ -50,7 +51,7 @@ pub(crate) fn beside_the_program(name: &str) -> PathBuf {
 }
 
 /// "cannot …", and the error with its causes.
-pub(crate) fn cannot<E: Error>(what: &str) -> impl Fn(E) -> String {
+pub fn cannot<E: Error>(what: &str) -> impl Fn(E) -> String {
     move |error| {
         let mut text = format!("cannot {what}: {error}");
         let mut source = error.source();

@@ -1,7 +1,6 @@
 //! Parts that the examples share.
 
 pub mod checkout;
-mod kept;
-pub mod payments;
+pub mod kept;
 pub mod scenario;
 pub mod zookeeper_store;

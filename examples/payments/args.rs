@@ -23,24 +23,24 @@ Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run can
     about = ABOUT,
     after_help = AFTER
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// The SQLite file of records and books [default: idem-payments.db beside the program]
     #[arg(long, value_name = "PATH")]
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Records in Redis; the books end with the process
     #[arg(long, value_name = "URL", conflicts_with = "file")]
-    pub redis: Option<String>,
+    pub(crate) redis: Option<String>,
     /// Forget the earlier run, and begin new books
     #[arg(long, conflicts_with = "redis")]
-    pub fresh: bool,
+    pub(crate) fresh: bool,
     /// Call the same functions without the attribute, and count the damage
     #[arg(long, conflicts_with_all = ["redis", "file", "fresh"])]
-    pub without: bool,
+    pub(crate) without: bool,
     /// Deliveries under way at a time, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
-    pub tasks: usize,
+    pub(crate) tasks: usize,
     /// Which steps fail
     #[arg(long, value_name = "N", default_value_t = 7)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 }

@@ -3,41 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
-use super::client::{Ending, Run};
-use super::ledger::Books;
-use super::provider::{Kind, Movement};
-use super::request::{Log, NotifyRequest, Receipt, Request};
+use crate::client::{Ending, Run};
+use crate::ledger::Books;
+use crate::provider::{Kind, Movement};
+use crate::request::{Log, NotifyRequest, Receipt, Request};
 
 /// All evidence after a run.
-#[derive(Clone, Debug)]
-pub struct Evidence<'a> {
-    /// The requests.
-    pub log: &'a Log,
-    /// How each delivery ended.
-    pub endings: Vec<Ending>,
-    /// The service's books.
-    pub books: Books,
-    /// Movements of the provider.
-    pub movements: Vec<Movement>,
-    /// Messages of the gateway.
-    pub sent: Vec<NotifyRequest>,
+pub(crate) struct Evidence<'a> {
+    log: &'a Log,
+    endings: &'a [Ending],
+    books: &'a Books,
+    movements: Vec<Movement>,
+    sent: Vec<NotifyRequest>,
 }
 
 /// One line of the check.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// Subject of the check.
-    pub title: &'static str,
+pub(crate) struct Finding {
+    title: &'static str,
     /// Result, as worded when nothing is wrong.
-    pub text: String,
+    text: String,
     /// Discrepancies; empty if there are none.
-    pub wrong: Vec<String>,
+    wrong: Vec<String>,
 }
 
 impl Finding {
-    /// Whether there are no discrepancies.
-    #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.wrong.is_empty()
     }
 }
@@ -74,21 +64,18 @@ impl Case<'_> {
 type Cases<'a> = BTreeMap<(Kind, &'a str, &'a str), Case<'a>>;
 
 impl<'a> Evidence<'a> {
-    /// Evidence of a `run`.
-    #[must_use]
-    pub fn of(log: &'a Log, run: &Run) -> Self {
+    pub(crate) fn of(log: &'a Log, run: &'a Run) -> Self {
         Self {
             log,
-            endings: run.endings.clone(),
-            books: run.books.clone(),
+            endings: &run.endings,
+            books: &run.books,
             movements: run.service.provider.movements(),
             sent: run.service.gateway.sent(),
         }
     }
 
     /// Runs every check. The books agree with the log if no finding has a discrepancy.
-    #[must_use]
-    pub fn check(&self) -> Vec<Finding> {
+    pub(crate) fn check(&self) -> Vec<Finding> {
         let cases = self.cases();
         vec![
             self.all_ended(),
@@ -102,9 +89,9 @@ impl<'a> Evidence<'a> {
         ]
     }
 
-    fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
+    fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &'a Ending)> {
         let requests = self.log.deliveries.iter().map(|delivery| &delivery.request);
-        requests.zip(&self.endings)
+        requests.zip(self.endings)
     }
 
     fn cases(&self) -> Cases<'_> {
@@ -116,25 +103,16 @@ impl<'a> Evidence<'a> {
                 Request::Notify(_) => continue,
             };
             let (merchant, id) = request.id();
-            cases
-                .entry((kind, merchant, id))
-                .or_default()
-                .asked
-                .push((request, ending));
+            let case = cases.entry((kind, merchant, id)).or_default();
+            case.asked.push((request, ending));
         }
         for row in &self.books.journal {
-            cases
-                .entry((row.kind, &row.merchant, &row.id))
-                .or_default()
-                .booked
-                .push(row);
+            let case = cases.entry((row.kind, &row.merchant, &row.id));
+            case.or_default().booked.push(row);
         }
         for moved in &self.movements {
-            cases
-                .entry((moved.kind, &moved.merchant, &moved.id))
-                .or_default()
-                .moved
-                .push(moved);
+            let case = cases.entry((moved.kind, &moved.merchant, &moved.id));
+            case.or_default().moved.push(moved);
         }
         cases
     }
@@ -143,7 +121,7 @@ impl<'a> Evidence<'a> {
         let count = |wanted: fn(&Ending) -> bool| {
             self.endings.iter().filter(|ending| wanted(ending)).count()
         };
-        let ended = self.log.deliveries.iter().zip(&self.endings);
+        let ended = self.log.deliveries.iter().zip(self.endings);
         let wrong = ended.filter_map(|(delivery, ending)| match ending {
             Ending::GivenUp(error) => Some(format!("line {} was given up: {error}", delivery.line)),
             _ => None,
@@ -246,8 +224,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Movements beyond the first of each payment or refund.
-    #[must_use]
-    pub fn repeated(&self, kind: Kind) -> Vec<&Movement> {
+    fn repeated(&self, kind: Kind) -> Vec<&Movement> {
         let mut first = HashSet::new();
         let of_kind = self.movements.iter().filter(|moved| moved.kind == kind);
         of_kind
@@ -256,8 +233,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The cost of repeats, in lines for people.
-    #[must_use]
-    pub fn damage(&self) -> String {
+    pub(crate) fn damage(&self) -> String {
         let (charges, refunds) = (self.repeated(Kind::Payment), self.repeated(Kind::Refund));
         let payments: HashSet<_> = charges
             .iter()

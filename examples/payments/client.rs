@@ -9,12 +9,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::error::PayError;
-use super::faults::{Faults, Step};
-use super::ledger::Books;
-use super::place::Place;
-use super::request::{Delivery, Operation, Request};
-use super::service::{Answer, Protection, Service};
+use crate::error::PayError;
+use crate::faults::{Faults, Step};
+use crate::ledger::Books;
+use crate::place::Place;
+use crate::request::{Delivery, Operation, Request};
+use crate::service::{Answer, Protection, Service};
 
 /// Number of tries before the client gives up.
 const TRIES: u32 = 44;
@@ -22,40 +22,28 @@ const TRIES: u32 = 44;
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(320);
 
-/// Settings of a run.
 #[derive(Debug)]
-pub struct Settings {
-    /// Number of concurrent deliveries.
-    pub tasks: usize,
-    /// The faults.
-    pub faults: Faults,
-    /// With the attribute, or without.
-    pub protection: Protection,
-    /// Gets the number of deliveries that have ended, and that of all, after each.
-    pub progress: fn(usize, usize),
+pub(crate) struct Settings {
+    pub(crate) tasks: usize,
+    pub(crate) faults: Faults,
+    pub(crate) protection: Protection,
 }
 
-/// Results of a run.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// End of each delivery, in the order of the log.
-    pub endings: Vec<Ending>,
+    pub(crate) endings: Vec<Ending>,
     /// The client's counts, in the order of [`Operation::ALL`].
-    pub traffic: [Traffic; 3],
-    /// Our books as they are now.
-    pub books: Books,
-    /// The service with its ledger and its doubles.
-    pub service: Arc<Service>,
-    /// Duration of the run.
-    pub elapsed: Duration,
+    pub(crate) traffic: [Traffic; 3],
+    pub(crate) books: Books,
+    pub(crate) service: Arc<Service>,
+    pub(crate) elapsed: Duration,
 }
 
 /// End of a delivery. Each has exactly one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
-    /// With this receipt.
+pub(crate) enum Ending {
     Answered(String),
-    /// With this business error.
     Declined(PayError),
     /// Its id had been used with other content.
     Mismatched,
@@ -69,14 +57,12 @@ pub enum Ending {
 
 /// The client's counts for one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Calls made.
-    pub calls: u64,
+pub(crate) struct Traffic {
+    pub(crate) calls: u64,
     /// Calls whose answer did not reach the client in time.
-    pub lost: u64,
+    pub(crate) lost: u64,
 }
 
-/// Sends deliveries to the service.
 #[derive(Debug)]
 struct Client {
     service: Arc<Service>,
@@ -89,15 +75,11 @@ struct Client {
 }
 
 /// Delivers every delivery until it has ended.
-///
-/// # Errors
-///
-/// If the books cannot be read at the end.
-///
-/// # Panics
-///
-/// If a task panics.
-pub async fn run(deliveries: &[Delivery], place: Place, settings: Settings) -> Result<Run, String> {
+pub(crate) async fn run(
+    deliveries: &[Delivery],
+    place: Place,
+    settings: Settings,
+) -> Result<Run, String> {
     let started = Instant::now();
     let faults = Arc::new(settings.faults);
     let service = Arc::new(Service::new(place, Arc::clone(&faults)));
@@ -115,7 +97,7 @@ pub async fn run(deliveries: &[Delivery], place: Place, settings: Settings) -> R
         let client = Arc::clone(&client);
         tokio::spawn(async move {
             let ending = client.deliver(&delivery).await;
-            (settings.progress)(client.ended.fetch_add(1, Ordering::Relaxed) + 1, total);
+            show_progress(client.ended.fetch_add(1, Ordering::Relaxed) + 1, total);
             ending
         })
     });
@@ -132,6 +114,14 @@ pub async fn run(deliveries: &[Delivery], place: Place, settings: Settings) -> R
         service,
         elapsed: started.elapsed(),
     })
+}
+
+/// A line every tenth of the way.
+fn show_progress(done: usize, total: usize) {
+    let tenth = |done: usize| done * 10 / total;
+    if tenth(done) > tenth(done - 1) {
+        eprintln!("{:>3} %  {done} deliveries", tenth(done) * 10);
+    }
 }
 
 impl Client {

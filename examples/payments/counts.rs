@@ -9,7 +9,7 @@ use idem_runtime::{
     store::OutcomeKind,
 };
 
-use super::request::Operation;
+use crate::request::Operation;
 
 /// The rows of the table: each call ends with exactly one of them.
 const ROWS: &str = "\
@@ -27,28 +27,26 @@ refused, outcome unknown: a person has to look
 refused, other: the store is down, say";
 
 /// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
-pub const TROUBLE: &str = "TROUBLE";
+pub(crate) const TROUBLE: &str = "TROUBLE";
 
 /// Each row's name and its meaning.
-pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
     ROWS.lines().filter_map(|row| row.split_once(": "))
 }
 
 /// Counts the events of an engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<Mutex<BTreeMap<(Operation, &'static str), u64>>>);
+pub(crate) struct Counts(Arc<Mutex<BTreeMap<(Operation, &'static str), u64>>>);
 
 impl Counts {
     /// How often a row was counted for an operation.
-    #[must_use]
-    pub fn of(&self, operation: Operation, row: &'static str) -> u64 {
+    pub(crate) fn of(&self, operation: Operation, row: &'static str) -> u64 {
         let counts = self.lock();
         counts.get(&(operation, row)).copied().unwrap_or_default()
     }
 
     /// Number of calls of an operation that ended.
-    #[must_use]
-    pub fn calls(&self, operation: Operation) -> u64 {
+    pub(crate) fn calls(&self, operation: Operation) -> u64 {
         rows().map(|(row, _)| self.of(operation, row)).sum()
     }
 

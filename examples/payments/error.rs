@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The class is the whole policy: a business error is an answer and is kept, a system error releases
 /// the key so that a repeat runs, and after an unknown one nothing runs until an operator has resolved it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
-pub enum PayError {
-    /// The bank declined.
+pub(crate) enum PayError {
     #[class(business)]
     Declined,
     /// The card has less than the amount.
@@ -44,8 +43,7 @@ pub enum PayError {
 
 impl PayError {
     /// Whether the same call can succeed later without an intervention.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Idem(error) => error.is_retryable(),
             other => other.class() == Class::System,
@@ -53,8 +51,7 @@ impl PayError {
     }
 
     /// Time to wait before a retry, if known.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Idem(error) => error.retry_after(),
             _ => None,
@@ -77,8 +74,6 @@ impl fmt::Display for PayError {
         })
     }
 }
-
-impl std::error::Error for PayError {}
 
 /// The transaction is or will be rolled back: in either case, a repeat of the booking in another one detects the state.
 impl From<sqlx::Error> for PayError {

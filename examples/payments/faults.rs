@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
-/// Steps that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub(crate) enum Step {
     /// The request is sent and does not reach the provider.
     ProviderBefore,
     /// The provider executes the request, and its answer is lost.
@@ -19,17 +18,14 @@ pub enum Step {
     Gateway,
 }
 
-/// Decides which steps fail.
 #[derive(Debug)]
-pub struct Faults {
+pub(crate) struct Faults {
     seed: u64,
     tries: Mutex<HashMap<(Step, String), u32>>,
 }
 
 impl Faults {
-    /// Faults drawn from this seed.
-    #[must_use]
-    pub fn seeded(seed: u64) -> Self {
+    pub(crate) fn seeded(seed: u64) -> Self {
         Self {
             seed,
             tries: Mutex::default(),
@@ -38,14 +34,12 @@ impl Faults {
 
     /// Whether this try of a step fails: about 4 % of the first two do, and no later one. It depends on the seed, the
     /// id and the number of the try, so that the same steps fail in any order of the tasks.
-    #[must_use]
-    pub fn strikes(&self, step: Step, id: &str) -> bool {
+    pub(crate) fn strikes(&self, step: Step, id: &str) -> bool {
         self.strikes_or_first(step, id, false)
     }
 
     /// As [`strikes`](Self::strikes), but where `first` is set, the first try fails for certain.
-    #[must_use]
-    pub fn strikes_or_first(&self, step: Step, id: &str, first: bool) -> bool {
+    pub(crate) fn strikes_or_first(&self, step: Step, id: &str, first: bool) -> bool {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         let nth = tries.entry((step, id.to_owned())).or_default();
         *nth += 1;

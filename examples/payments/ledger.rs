@@ -13,11 +13,10 @@ use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use sqlx::{Sqlite, SqliteConnection};
 
-use super::error::PayError;
-use super::provider::Movement;
-use crate::kept::now;
+use crate::error::PayError;
+use crate::provider::Movement;
+use idem_examples::kept::now;
 
-/// The tables: the run of the books, the journal, the balances, and the refusals.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS runs (prefix text NOT NULL, begun_s integer NOT NULL);
 CREATE TABLE IF NOT EXISTS journal (position integer PRIMARY KEY, movement text NOT NULL);
@@ -31,42 +30,32 @@ DROP TABLE IF EXISTS refusals";
 
 /// State of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// It does not exist (yet).
+pub(crate) enum Found {
     Nothing,
-    /// The provider refused it.
     Refused,
-    /// It was booked with this charge.
     Paid(String),
 }
 
-/// Rows and balances.
 #[derive(Clone, Debug, Default)]
-pub struct Books {
-    /// Every movement, in order.
-    pub journal: Vec<Movement>,
+pub(crate) struct Books {
+    pub(crate) journal: Vec<Movement>,
     /// Balance of each account, by account and currency.
-    pub balances: BTreeMap<(String, String), i64>,
+    pub(crate) balances: BTreeMap<(String, String), i64>,
 }
 
 /// The books, and the pool to reach them.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     pool: SqlitePool,
     /// The prefix of the records of the run that the books belong to. It may continue in many processes.
-    pub prefix: String,
-    /// Time since the run began.
-    pub age: Duration,
+    pub(crate) prefix: String,
+    pub(crate) age: Duration,
     /// Number of rows when it was opened.
-    pub earlier: u64,
+    pub(crate) earlier: u64,
 }
 
 /// Books that end with the process, and with their only connection, which therefore stays.
-///
-/// # Errors
-///
-/// sqlx's.
-pub async fn memory() -> Result<SqlitePool, sqlx::Error> {
+pub(crate) async fn memory() -> Result<SqlitePool, sqlx::Error> {
     let pool = SqlitePoolOptions::new().max_connections(1);
     let pool = pool.idle_timeout(None).max_lifetime(None);
     pool.connect("sqlite::memory:").await
@@ -90,11 +79,7 @@ async fn insert(tx: &mut SqliteConnection, row: &Movement) -> Result<u64, PayErr
 impl Ledger {
     /// Opens the existing books, or new ones of this prefix. With `fresh`, and after `lapse`, they are new:
     /// then the records of the old ones begin to expire, and their content can no longer be checked.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn open(
+    pub(crate) async fn open(
         pool: SqlitePool,
         new: String,
         fresh: bool,
@@ -127,12 +112,7 @@ impl Ledger {
     /// Moves money, and returns the number of the row. With an engine, whose records are in the same file, it does so
     /// once for each movement: a repeat, in this process or after a crash, gets the number of the same row. With
     /// `fails` it fails after all is written.
-    ///
-    /// # Errors
-    ///
-    /// [`PayError::Database`] and idem's own; nothing was written, unless the reply to the commit was
-    /// lost, and then the next call detects that.
-    pub async fn book(
+    pub(crate) async fn book(
         &self,
         engine: Option<&Engine>,
         row: &Movement,
@@ -161,22 +141,13 @@ impl Ledger {
     }
 
     /// Stores that a payment was refused. Repeats change nothing.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn refuse(&self, merchant: &str, payment: &str) -> Result<(), sqlx::Error> {
+    pub(crate) async fn refuse(&self, merchant: &str, payment: &str) -> Result<(), sqlx::Error> {
         let refuse = sqlx::query("INSERT INTO refusals VALUES (?, ?)").bind(merchant);
         refuse.bind(payment).execute(&self.pool).await?;
         Ok(())
     }
 
-    /// Finds a payment.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn find(&self, merchant: &str, payment: &str) -> Result<Found, sqlx::Error> {
+    pub(crate) async fn find(&self, merchant: &str, payment: &str) -> Result<Found, sqlx::Error> {
         let paid = "SELECT movement ->> 'number' FROM journal WHERE movement ->> 'kind' = 'Payment' \
                     AND movement ->> 'merchant' = ? AND movement ->> 'id' = ?";
         let paid = sqlx::query_scalar(paid).bind(merchant).bind(payment);
@@ -192,12 +163,7 @@ impl Ledger {
         })
     }
 
-    /// All rows and balances.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn books(&self) -> Result<Books, sqlx::Error> {
+    pub(crate) async fn books(&self) -> Result<Books, sqlx::Error> {
         let journal = sqlx::query_scalar("SELECT movement FROM journal ORDER BY position");
         let journal: Vec<String> = journal.fetch_all(&self.pool).await?;
         let balances = sqlx::query_as("SELECT account, currency, cents FROM balances");

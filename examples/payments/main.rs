@@ -1,18 +1,37 @@
-//! `cargo run --example payments`: see `--help`, and [`idem_examples::payments::service`].
+//! A payment service whose calls are idempotent, driven by a webhook log with repeats.
+//!
+//! `cargo run --example payments`, and `-- --help`. Start reading at `service`: three annotated functions. The rest is
+//! for the demonstration: a log (`request`), a client that calls again (`client`), doubles that fail (`provider`,
+//! `faults`), the books (`ledger`) and a check (`check`). State that outlives the process is in the ledger's database,
+//! and in the `notes` of the doubles.
+
+mod args;
+mod check;
+mod client;
+mod counts;
+mod error;
+mod faults;
+mod ledger;
+mod notes;
+mod place;
+mod provider;
+mod report;
+mod request;
+mod service;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use idem_examples::payments::args::Args;
-use idem_examples::payments::check::{Evidence, Finding};
-use idem_examples::payments::client::{Run, Settings, run};
-use idem_examples::payments::counts::Counts;
-use idem_examples::payments::faults::Faults;
-use idem_examples::payments::place::Place;
-use idem_examples::payments::report;
-use idem_examples::payments::request::{DELIVERIES, Log};
-use idem_examples::payments::service::Protection;
+
+use crate::args::Args;
+use crate::check::{Evidence, Finding};
+use crate::client::{Run, Settings, run};
+use crate::counts::Counts;
+use crate::faults::Faults;
+use crate::place::Place;
+use crate::request::Log;
+use crate::service::Protection;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -34,7 +53,7 @@ network fail on purpose, and the client calls again.
 
 /// Runs the log; returns whether the books agree with it.
 async fn payments(args: &Args) -> Result<bool, String> {
-    let log = Log::read(DELIVERIES);
+    let log = Log::read();
     say(&format!("{INTRODUCTION}\n{}", report::describe(&log)));
 
     let counts = Counts::default();
@@ -52,7 +71,6 @@ async fn payments(args: &Args) -> Result<bool, String> {
         tasks: args.tasks,
         faults: Faults::seeded(args.seed),
         protection,
-        progress,
     };
     let run = run(&log.deliveries, place, settings).await?;
     Ok(conclude(args, &log, &counts, &run))
@@ -96,14 +114,6 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
         "\nok: everything that was asked for happened, and once\n"
     });
     well
-}
-
-/// A line every tenth of the way.
-fn progress(done: usize, total: usize) {
-    let tenth = |done: usize| done * 10 / total;
-    if tenth(done) > tenth(done - 1) {
-        eprintln!("{:>3} %  {done} deliveries", tenth(done) * 10);
-    }
 }
 
 /// Prints, and ignores a closed standard output.

@@ -10,37 +10,30 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PayError;
-use super::provider::Movement;
-use super::request::NotifyRequest;
+use crate::error::PayError;
+use crate::provider::Movement;
+use crate::request::NotifyRequest;
 
-/// One effect.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Note {
+pub(crate) enum Note {
     /// The first line: the run that the others belong to.
     Run(String),
     /// The provider answered a key, and moved money or not.
     Answered {
-        /// The caller's idempotency key.
         key: String,
         /// The movement, or the reason why there is none.
         answer: Result<Movement, PayError>,
     },
-    /// The gateway sent a message.
     Sent(NotifyRequest),
 }
 
 /// The file, or nothing where the parties end with the process.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Option<Arc<File>>);
+pub(crate) struct Notes(Option<Arc<File>>);
 
 impl Notes {
     /// Opens the file for this process alone, and reads its content.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for the person who started this.
-    pub fn open(path: &Path) -> Result<(Self, Vec<Note>), String> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Note>), String> {
         let failed = |error: io::Error| {
             let path = path.display();
             format!("cannot use {path}: {error}; `--file` names another")
@@ -68,11 +61,12 @@ impl Notes {
     }
 
     /// The notes of this run; none in a new one. Notes of another run are invalid.
-    ///
-    /// # Errors
-    ///
-    /// If the run is not new and these are not its notes.
-    pub fn belong_to(&self, run: &str, new: bool, past: Vec<Note>) -> Result<Vec<Note>, String> {
+    pub(crate) fn belong_to(
+        &self,
+        run: &str,
+        new: bool,
+        past: Vec<Note>,
+    ) -> Result<Vec<Note>, String> {
         if matches!(past.first(), Some(Note::Run(noted)) if noted == run) {
             return Ok(past);
         }
@@ -91,7 +85,6 @@ impl Notes {
         Ok(Vec::new())
     }
 
-    /// Adds a line.
     pub(super) fn write(&self, note: &Note) -> Result<(), PayError> {
         let Some(file) = &self.0 else {
             return Ok(());

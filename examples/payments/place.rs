@@ -10,37 +10,30 @@ use idem_runtime::store::Store as Records;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 
-use super::args::Args;
-use super::counts::Counts;
-use super::ledger::{self, Ledger};
-use super::notes::{Note, Notes};
-use crate::kept::{beside_the_program, cannot, sqlite};
+use crate::args::Args;
+use crate::counts::Counts;
+use crate::ledger::{self, Ledger};
+use crate::notes::{Note, Notes};
+use idem_examples::kept::{beside_the_program, cannot, sqlite};
 
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
 
-/// Resources of a service.
 #[derive(Debug)]
-pub struct Place {
-    /// The engine on the store of the records.
-    pub engine: Engine,
-    /// The books.
-    pub ledger: Ledger,
+pub(crate) struct Place {
+    pub(crate) engine: Engine,
+    pub(crate) ledger: Ledger,
     /// Whether the records are in the database of the books.
-    pub in_tx: bool,
+    pub(crate) in_tx: bool,
     /// The file of the parties downstream.
-    pub notes: Notes,
+    pub(crate) notes: Notes,
     /// Notes of the earlier processes.
-    pub past: Vec<Note>,
+    pub(crate) past: Vec<Note>,
 }
 
 impl Place {
     /// Records on this engine, and books that end with the process.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for the person who started this.
-    pub async fn here(engine: Engine) -> Result<Self, String> {
+    pub(crate) async fn here(engine: Engine) -> Result<Self, String> {
         let pool = ledger::memory().await.map_err(cannot("keep books"))?;
         let ledger = Ledger::open(pool, new_prefix(), false, LAPSE).await;
         Ok(Self {
@@ -53,11 +46,7 @@ impl Place {
     }
 
     /// Opens the place of the arguments, and describes it in words.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for the person who started this.
-    pub async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
+    pub(crate) async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
         if args.without {
             let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
             let place = "records and books end with this process";

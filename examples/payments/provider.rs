@@ -1,7 +1,7 @@
 //! Doubles of the two parties downstream: a card provider and a message gateway.
 //!
 //! The provider knows idempotency keys, as real ones do: the same key gets the same answer. The
-//! gateway knows none, as many do not. Their effects are in [notes](super::notes), because they are other
+//! gateway knows none, as many do not. Their effects are in [notes](crate::notes), because they are other
 //! parties: when our process dies, they do not.
 
 use std::collections::HashMap;
@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PayError;
-use super::faults::{Faults, Step};
-use super::notes::{Note, Notes};
-use super::request::{NotifyRequest, PayRequest, RefundRequest};
+use crate::error::PayError;
+use crate::faults::{Faults, Step};
+use crate::notes::{Note, Notes};
+use crate::request::{NotifyRequest, PayRequest, RefundRequest};
 
 /// Latency of the provider and the gateway.
 const LATENCY: Duration = Duration::from_millis(25);
 
-/// Direction of a movement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// From a card to a merchant.
     Payment,
     /// From a merchant to a card.
@@ -29,29 +28,22 @@ pub enum Kind {
 
 /// Money that the provider moved, from a card or back to it. A row of the books has the same fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Movement {
-    /// Direction of the movement.
-    pub kind: Kind,
-    /// The merchant.
-    pub merchant: String,
-    /// The merchant's number of the payment or refund.
-    pub id: String,
+pub(crate) struct Movement {
+    pub(crate) kind: Kind,
+    pub(crate) merchant: String,
+    pub(crate) id: String,
     /// The provider's number.
-    pub number: String,
+    pub(crate) number: String,
     /// The charge itself, or the refunded charge.
-    pub charge: String,
-    /// The card.
-    pub card: String,
-    /// In the smallest unit of the currency.
-    pub amount: u64,
-    /// Three letters.
-    pub currency: String,
+    pub(crate) charge: String,
+    pub(crate) card: String,
+    pub(crate) amount: u64,
+    pub(crate) currency: String,
 }
 
 impl Movement {
     /// The two accounts, ordered by name, and what is added to each.
-    #[must_use]
-    pub fn changes(&self) -> [(&str, i64); 2] {
+    pub(crate) fn changes(&self) -> [(&str, i64); 2] {
         let amount = self.amount.cast_signed();
         let to_merchant = if self.kind == Kind::Payment {
             amount
@@ -66,13 +58,12 @@ impl Movement {
 
 /// Charges cards.
 #[derive(Debug)]
-pub struct Provider {
+pub(crate) struct Provider {
     faults: Arc<Faults>,
     notes: Notes,
     bank: Mutex<Bank>,
 }
 
-/// State of the provider.
 #[derive(Debug, Default)]
 struct Bank {
     /// Answer to each idempotency key.
@@ -83,9 +74,7 @@ struct Bank {
 }
 
 impl Provider {
-    /// A provider with these faults and these earlier notes.
-    #[must_use]
-    pub fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
+    pub(crate) fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
         let mut bank = Bank::default();
         for note in past {
             if let Note::Answered { key, answer } = note {
@@ -99,23 +88,17 @@ impl Provider {
         }
     }
 
-    /// Debits the card.
-    ///
-    /// # Errors
-    ///
-    /// The bank's refusal, or a time-out after which the charge may or may not have happened.
-    pub async fn charge(&self, key: &str, request: &PayRequest) -> Result<Movement, PayError> {
+    pub(crate) async fn charge(
+        &self,
+        key: &str,
+        request: &PayRequest,
+    ) -> Result<Movement, PayError> {
         let id = format!("{}/{}", request.merchant, request.payment);
         self.answer(key, &id, &request.card, |bank| bank.charge(request))
             .await
     }
 
-    /// Refunds a part of a charge.
-    ///
-    /// # Errors
-    ///
-    /// As [`charge`](Self::charge).
-    pub async fn refund(
+    pub(crate) async fn refund(
         &self,
         key: &str,
         charge: &str,
@@ -126,15 +109,11 @@ impl Provider {
             .await
     }
 
-    /// Every movement, in order.
-    #[must_use]
-    pub fn movements(&self) -> Vec<Movement> {
+    pub(crate) fn movements(&self) -> Vec<Movement> {
         self.bank().movements.clone()
     }
 
-    /// Number of requests whose key had been answered before.
-    #[must_use]
-    pub fn repeats(&self) -> usize {
+    pub(crate) fn repeats(&self) -> usize {
         self.bank().repeats
     }
 
@@ -247,16 +226,14 @@ impl Bank {
 
 /// Sends text messages.
 #[derive(Debug)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     faults: Arc<Faults>,
     notes: Notes,
     sent: Mutex<Vec<NotifyRequest>>,
 }
 
 impl Gateway {
-    /// A gateway with these faults and these earlier notes.
-    #[must_use]
-    pub fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
+    pub(crate) fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
         let sent = past.iter().filter_map(|note| match note {
             Note::Sent(message) => Some(message.clone()),
             Note::Run(_) | Note::Answered { .. } => None,
@@ -269,11 +246,7 @@ impl Gateway {
     }
 
     /// Sends, and returns the number of the message.
-    ///
-    /// # Errors
-    ///
-    /// [`PayError::GatewayTimeout`], after which it is unknown whether the message was sent.
-    pub async fn send(&self, request: &NotifyRequest) -> Result<String, PayError> {
+    pub(crate) async fn send(&self, request: &NotifyRequest) -> Result<String, PayError> {
         tokio::time::sleep(LATENCY).await;
         let silent = self.faults.strikes(Step::Gateway, &request.text);
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,9 +261,7 @@ impl Gateway {
         Ok(format!("sms_{:05}", sent.len()))
     }
 
-    /// Every message that was sent.
-    #[must_use]
-    pub fn sent(&self) -> Vec<NotifyRequest> {
+    pub(crate) fn sent(&self) -> Vec<NotifyRequest> {
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.clone()
     }

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::client::Traffic;
-use super::counts::{Counts, TROUBLE, rows};
-use super::request::{Log, Operation};
+use crate::client::Traffic;
+use crate::counts::{Counts, TROUBLE, rows};
+use crate::request::{Log, Operation};
 
 /// Summary of the log, in a few lines.
-#[must_use]
-pub fn describe(log: &Log) -> String {
+pub(crate) fn describe(log: &Log) -> String {
     let (good, bad) = (log.deliveries.len(), log.bad.len());
     let mut text = format!(
         "  {} lines: {good} deliveries, {bad} bad lines\n",
@@ -50,9 +49,7 @@ fn head(name: &str) -> String {
     format!("  {name:<34}{pay:>8}{refund:>8}{notify:>8}{all:>9}\n")
 }
 
-/// Calls of the client.
-#[must_use]
-pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
+pub(crate) fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
     let mut text = head("what the client sent");
     let deliveries = Operation::ALL.map(|operation| log.count(operation).0 as u64);
     let calls = traffic.map(|traffic| traffic.calls);
@@ -74,8 +71,7 @@ pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
 }
 
 /// The engine's results of the calls.
-#[must_use]
-pub fn table(counts: &Counts) -> String {
+pub(crate) fn table(counts: &Counts) -> String {
     let mut text = head("what idem made of them");
     let of = |name| Operation::ALL.map(|operation| counts.of(operation, name));
     for (name, note) in rows() {

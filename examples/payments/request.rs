@@ -4,42 +4,33 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// The log of this example.
-pub const DELIVERIES: &[u8] = include_bytes!("deliveries.jsonl");
+const DELIVERIES: &[u8] = include_bytes!("deliveries.jsonl");
 
 /// Request of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(tag = "event", content = "data")]
-pub enum Request {
-    /// Charge a card and book it.
+pub(crate) enum Request {
     #[serde(rename = "payment.authorized")]
     Pay(PayRequest),
-    /// Refund a payment.
     #[serde(rename = "refund.requested")]
     Refund(RefundRequest),
-    /// Send a text message.
     #[serde(rename = "notification.due")]
     Notify(NotifyRequest),
 }
 
 /// One of the three annotated functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operation {
-    /// `pay`.
+pub(crate) enum Operation {
     Pay,
-    /// `refund`.
     Refund,
-    /// `notify`.
     Notify,
 }
 
 impl Operation {
-    /// All of them, in the order of the table.
-    pub const ALL: [Self; 3] = [Self::Pay, Self::Refund, Self::Notify];
+    pub(crate) const ALL: [Self; 3] = [Self::Pay, Self::Refund, Self::Notify];
 
     /// Name, as in `op = "…"`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pay => "payments.pay",
             Self::Refund => "payments.refund",
@@ -49,9 +40,7 @@ impl Operation {
 }
 
 impl Request {
-    /// The function of the request.
-    #[must_use]
-    pub fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self) -> Operation {
         match self {
             Self::Pay(_) => Operation::Pay,
             Self::Refund(_) => Operation::Refund,
@@ -60,8 +49,7 @@ impl Request {
     }
 
     /// Identity of the call: the parts of the key.
-    #[must_use]
-    pub fn id(&self) -> (&str, &str) {
+    pub(crate) fn id(&self) -> (&str, &str) {
         match self {
             Self::Pay(pay) => (&pay.merchant, &pay.payment),
             Self::Refund(refund) => (&refund.merchant, &refund.refund),
@@ -72,98 +60,77 @@ impl Request {
 
 /// Charge this card once, and book it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PayRequest {
-    /// The payee.
-    pub merchant: String,
-    /// The merchant's number of the payment.
-    pub payment: String,
+pub(crate) struct PayRequest {
+    pub(crate) merchant: String,
+    pub(crate) payment: String,
     /// The token of the payer's card.
-    pub card: String,
-    /// In the smallest unit of the currency.
+    pub(crate) card: String,
     #[serde(deserialize_with = "amount")]
-    pub amount: u64,
-    /// Three letters.
-    pub currency: String,
+    pub(crate) amount: u64,
+    pub(crate) currency: String,
 }
 
 /// Refund a part of a payment, once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RefundRequest {
-    /// The merchant that refunds.
-    pub merchant: String,
-    /// The merchant's number of the refund.
-    pub refund: String,
-    /// The refunded payment.
-    pub payment: String,
-    /// In the smallest unit of the currency.
+pub(crate) struct RefundRequest {
+    pub(crate) merchant: String,
+    pub(crate) refund: String,
+    pub(crate) payment: String,
     #[serde(deserialize_with = "amount")]
-    pub amount: u64,
-    /// Three letters.
-    pub currency: String,
+    pub(crate) amount: u64,
+    pub(crate) currency: String,
 }
 
 /// Send this text to this phone, once. It has no number: its content identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct NotifyRequest {
-    /// The phone.
-    pub to: String,
-    /// The text.
-    pub text: String,
+pub(crate) struct NotifyRequest {
+    pub(crate) to: String,
+    pub(crate) text: String,
 }
 
 /// Answer to a payment or a refund; repeats get the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// The payment or refund.
-    pub id: String,
+pub(crate) struct Receipt {
+    pub(crate) id: String,
     /// The provider's number of the movement.
-    pub movement: String,
-    /// In the smallest unit of the currency.
-    pub amount: u64,
-    /// Three letters.
-    pub currency: String,
+    pub(crate) movement: String,
+    pub(crate) amount: u64,
+    pub(crate) currency: String,
     /// Number of the row of our journal.
-    pub row: usize,
+    pub(crate) row: usize,
 }
 
-/// Answer to a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
-    /// The gateway's number of the message.
-    pub message: String,
+pub(crate) struct Sent {
+    pub(crate) message: String,
 }
 
 /// One delivery of one event: a line of the log. The provider delivers at least once, in any order.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Delivery {
+pub(crate) struct Delivery {
     /// Line number in the log, counted from 1.
     #[serde(skip)]
-    pub line: usize,
+    pub(crate) line: usize,
     /// Its own id: every attempt of the provider has another.
     #[serde(rename = "delivery")]
-    pub id: String,
+    pub(crate) id: String,
     /// Time of sending, as text that sorts by time.
-    pub sent_at: String,
-    /// The request.
+    pub(crate) sent_at: String,
     #[serde(flatten)]
-    pub request: Request,
+    pub(crate) request: Request,
 }
 
-/// Contents of a log.
 #[derive(Clone, Debug, Default)]
-pub struct Log {
-    /// The deliveries, in the order of the log.
-    pub deliveries: Vec<Delivery>,
+pub(crate) struct Log {
+    pub(crate) deliveries: Vec<Delivery>,
     /// The numbers of the lines that are no deliveries, from 1, and the defect of each.
-    pub bad: Vec<(usize, String)>,
+    pub(crate) bad: Vec<(usize, String)>,
 }
 
 impl Log {
-    /// Reads a log. A line that is no delivery is recorded and the next one is read.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read() -> Self {
         let mut log = Self::default();
-        let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let body = DELIVERIES.strip_suffix(b"\n").unwrap_or(DELIVERIES);
         for (line, text) in (1..).zip(body.split(|byte| *byte == b'\n')) {
             match serde_json::from_slice(text) {
                 Ok(delivery) => log.deliveries.push(Delivery { line, ..delivery }),
@@ -174,24 +141,21 @@ impl Log {
     }
 
     /// Number of deliveries of this operation, and of their distinct ids.
-    #[must_use]
-    pub fn count(&self, operation: Operation) -> (usize, usize) {
+    pub(crate) fn count(&self, operation: Operation) -> (usize, usize) {
         let of = |request: &&Request| request.operation() == operation;
         let ids: HashSet<_> = self.requests().filter(of).map(Request::id).collect();
         (self.requests().filter(of).count(), ids.len())
     }
 
     /// Number of deliveries sent before the one that precedes them in the log.
-    #[must_use]
-    pub fn out_of_order(&self) -> usize {
+    pub(crate) fn out_of_order(&self) -> usize {
         let pairs = self.deliveries.windows(2);
         let older = pairs.filter(|pair| pair[1].sent_at < pair[0].sent_at);
         older.count()
     }
 
     /// Number of ids that were sent with more than one content.
-    #[must_use]
-    pub fn conflicts(&self) -> usize {
+    pub(crate) fn conflicts(&self) -> usize {
         let contents: HashSet<_> = self.requests().collect();
         let ids: HashSet<_> = self.requests().map(|r| (r.operation(), r.id())).collect();
         contents.len() - ids.len()

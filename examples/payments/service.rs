@@ -5,46 +5,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use idem_runtime::{Engine, context, idempotent};
 
-use super::error::PayError;
-use super::faults::{Faults, Step};
-use super::ledger::{Found, Ledger};
-use super::place::Place;
-use super::provider::{Gateway, Movement, Provider};
-use super::request::{NotifyRequest, PayRequest, Receipt, RefundRequest, Request, Sent};
+use crate::error::PayError;
+use crate::faults::{Faults, Step};
+use crate::ledger::{Found, Ledger};
+use crate::place::Place;
+use crate::provider::{Gateway, Movement, Provider};
+use crate::request::{NotifyRequest, PayRequest, Receipt, RefundRequest, Request, Sent};
 
 /// Whether the calls go through the attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protection {
-    /// They do.
+pub(crate) enum Protection {
     Idempotent,
     /// They do not: `--without`.
     Without,
 }
 
 /// What a call returns: the answer as text, so that two answers can be compared.
-pub type Answer = Result<String, PayError>;
+pub(crate) type Answer = Result<String, PayError>;
 
-/// The service.
 #[derive(Debug)]
-pub struct Service {
+pub(crate) struct Service {
     engine: Engine,
     /// Whether the records of bookings are in the database of the books.
     in_tx: bool,
     faults: Arc<Faults>,
-    /// Our books.
-    pub ledger: Ledger,
-    /// The card provider.
-    pub provider: Provider,
-    /// The message gateway.
-    pub gateway: Gateway,
+    pub(crate) ledger: Ledger,
+    pub(crate) provider: Provider,
+    pub(crate) gateway: Gateway,
     bodies: AtomicU64,
     keys: AtomicU64,
 }
 
 impl Service {
-    /// A service on the records and books of `place`, with these faults.
-    #[must_use]
-    pub fn new(place: Place, faults: Arc<Faults>) -> Self {
+    pub(crate) fn new(place: Place, faults: Arc<Faults>) -> Self {
         Self {
             provider: Provider::new(Arc::clone(&faults), place.notes.clone(), &place.past),
             gateway: Gateway::new(Arc::clone(&faults), place.notes, &place.past),
@@ -107,11 +100,7 @@ impl Service {
     }
 
     /// Executes a request, with the attribute or without it.
-    ///
-    /// # Errors
-    ///
-    /// The error of the call.
-    pub async fn handle(&self, request: Request, protection: Protection) -> Answer {
+    pub(crate) async fn handle(&self, request: Request, protection: Protection) -> Answer {
         use Protection::{Idempotent, Without};
         Ok(match (request, protection) {
             (Request::Pay(req), Idempotent) => text(&self.pay(req).await?),
@@ -128,9 +117,7 @@ impl Service {
         })
     }
 
-    /// Number of bodies that were started.
-    #[must_use]
-    pub fn bodies(&self) -> u64 {
+    pub(crate) fn bodies(&self) -> u64 {
         self.bodies.load(Ordering::Relaxed)
     }
 
