@@ -1,4 +1,4 @@
-//! What the programs in `scenarios` share: their servers, their progress, and books that balance or end with 1.
+//! What the programs in `scenarios` share: their servers, their callers, and books that balance or end with 1.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -8,14 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Engine, EngineBuilder, Error, Observer};
-use indicatif::{ProgressBar, ProgressStyle};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 use sqlx::PgPool;
@@ -153,24 +150,14 @@ impl<S> Server<S> {
     }
 }
 
-/// A bar on the terminal, for what takes longer than two seconds.
-///
-/// # Panics
-///
-/// Never: its template is valid.
-#[must_use]
-pub fn progress(what: &'static str, steps: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}")
-        .expect("the template is valid");
-    ProgressBar::new(steps).with_message(what).with_style(style)
-}
-
 /// What a scenario has counted, and what it should have.
 #[derive(Debug)]
 pub struct Books {
-    table: Table,
+    title: String,
+    /// What, counted, expected.
+    rows: Vec<[String; 3]>,
     wrong: u32,
-    /// Printed below the table.
+    /// Printed below the rows.
     remark: &'static str,
 }
 
@@ -178,16 +165,9 @@ impl Books {
     /// Empty books under a title.
     #[must_use]
     pub fn new(title: &str) -> Self {
-        let mut table = Table::new();
-        table.load_preset(UTF8_BORDERS_ONLY);
-        table.set_header([title, "counted", "expected"]);
-        for column in [1, 2] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
         Self {
-            table,
+            title: title.to_owned(),
+            rows: Vec::new(),
             wrong: 0,
             remark: "",
         }
@@ -195,8 +175,8 @@ impl Books {
 
     /// A figure that is as it is: a time, a rate, a number of retries.
     pub fn note(&mut self, what: &str, value: impl Display) -> &mut Self {
-        self.table
-            .add_row([what.to_owned(), value.to_string(), String::new()]);
+        let row = [what.to_owned(), value.to_string(), String::new()];
+        self.rows.push(row);
         self
     }
 
@@ -218,24 +198,25 @@ impl Books {
         let equal = counted == expected;
         self.wrong += u32::from(!equal);
         let expected = expected.to_string() + if equal { "" } else { "  WRONG" };
-        self.table
-            .add_row([what.to_owned(), counted.to_string(), expected]);
+        let row = [what.to_owned(), counted.to_string(), expected];
+        self.rows.push(row);
         self
     }
 
-    /// Prints the table, and is the exit code of the program: 1 unless every figure is as expected.
+    /// Prints the rows, and is the exit code of the program: 1 unless every figure is as expected.
     #[allow(clippy::print_stdout, reason = "the programs show their books")]
     #[must_use]
     pub fn close(&self) -> ExitCode {
-        println!("{}", self.table);
+        println!("{:<60} {:>12}   expected", self.title, "counted");
+        for [what, counted, expected] in &self.rows {
+            println!("{what:<60} {counted:>12}   {expected}");
+        }
         if self.wrong == 0 {
             println!("the books balance");
             ExitCode::SUCCESS
         } else {
             println!("THE BOOKS DO NOT BALANCE: {} figures are wrong", self.wrong);
-            if !self.remark.is_empty() {
-                println!("{}", self.remark);
-            }
+            println!("{}", self.remark);
             ExitCode::FAILURE
         }
     }
@@ -305,19 +286,18 @@ where
     A: Send + 'static,
     F: Future<Output = A> + Send,
 {
-    let bar = progress(what, calls.len() as u64);
+    // For a person who waits: a release build of a flash sale takes a minute.
+    eprintln!("{what}: {} calls", calls.len());
     let (since, calls) = (Instant::now(), Arc::new((calls, AtomicUsize::new(0))));
     let mut tasks = JoinSet::new();
     for _ in 0..callers {
-        let (bar, calls) = (bar.clone(), calls.clone());
-        let (shared, call) = (shared.clone(), call.clone());
+        let (calls, shared, call) = (calls.clone(), shared.clone(), call.clone());
         tasks.spawn(async move {
             let (mut answers, mut times) = (Vec::new(), Vec::new());
             while let Some(&next) = calls.0.get(calls.1.fetch_add(1, Ordering::Relaxed)) {
                 let called = Instant::now();
                 answers.push((next, call(shared.clone(), next).await));
                 times.push(called.elapsed());
-                bar.inc(1);
             }
             (answers, times)
         });
@@ -328,13 +308,19 @@ where
         times.extend(of_them);
     }
     times.sort_unstable();
-    bar.finish_and_clear();
-    let elapsed = since.elapsed();
     Load {
         answers,
         times,
-        elapsed,
+        elapsed: since.elapsed(),
     }
+}
+
+/// The answers that are other than the first one to the same call.
+pub fn contradictions<C: Eq + Hash, A: PartialEq>(answers: &[(C, A)]) -> i64 {
+    let mut first = HashMap::new();
+    let differs = |(call, answer)| *first.entry(call).or_insert(answer) != answer;
+    let pairs = answers.iter().map(|(call, answer)| (call, answer));
+    pairs.map(differs).map(i64::from).sum()
 }
 
 impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
@@ -347,10 +333,7 @@ impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
     /// The answers that are other than the first one to the same call.
     #[must_use]
     pub fn contradictions(&self) -> i64 {
-        let mut first = HashMap::new();
-        let differs = |(call, answer)| *first.entry(call).or_insert(answer) != answer;
-        let pairs = self.answers.iter().map(|(call, answer)| (*call, answer));
-        pairs.map(differs).map(i64::from).sum()
+        contradictions(&self.answers)
     }
 
     /// Calls a second.

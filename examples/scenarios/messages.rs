@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
 use idem_consumers::{Consumer, RedisStream};
-use idem_examples::scenario::{Books, Options, Server, progress};
+use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Policy};
 use redis::aio::MultiplexedConnection;
@@ -140,13 +140,10 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             consumer.run_until(source, handler, stopped).await
         });
     }
-    let bar = progress("entries", entries.into());
     let unsettled = loop {
         let open = open(&mut redis).await?;
-        bar.set_position((entries - open).into());
         let given_up = bodies().get(&POISON).is_some_and(|runs| *runs >= 20);
         if open == 0 || given_up {
-            bar.finish_and_clear();
             break open;
         }
         tokio::time::sleep(Duration::from_millis(50)).await; // between two looks

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::{env, io};
 
 use clap::Parser;
-use idem_examples::scenario::{Books, Options, Server, progress};
+use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::token::{TokenIssuer, token};
 use idem_runtime::{Classify, Error, Reconciled, idempotent, step, step_in_tx};
@@ -216,22 +216,17 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
 
     // Each customer's flow is killed at each point, runs to its end, and runs once more.
-    let bar = progress("processes", 6 * 12);
     let mut customers = JoinSet::new();
     for customer in 0..6 {
         let form = engine.issue_token("flow.order", &customer)?;
-        let (url, bar) = (postgres.url().to_owned(), bar.clone());
+        let url = postgres.url().to_owned();
         customers.spawn_blocking(move || {
-            let runs = (0..POINTS.len() + 2).map(|last| {
-                bar.inc(1);
-                start(customer, &form, last, &url)
-            });
+            let runs = (0..POINTS.len() + 2).map(|last| start(customer, &form, last, &url));
             runs.collect::<io::Result<Vec<_>>>()
         });
     }
     let exits: io::Result<Vec<_>> = customers.join_all().await.into_iter().collect();
     let exits = exits?;
-    bar.finish_and_clear();
 
     let mut books = Books::new("order_flow: six flows, killed ten times each");
     for (point, what) in POINTS.into_iter().enumerate() {

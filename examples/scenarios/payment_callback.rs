@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::Parser as _;
-use idem_examples::scenario::{Books, Options, Server, progress};
+use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::{Classify, Error, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, PgTransaction};
@@ -164,14 +164,11 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         let it = each[sent_at % each.len()].clone();
         open.push(Notification { sent_at, ..it });
     }
-    let bar = progress("notifications", notifications as u64);
     let mut sent = 0;
     for _ in 0..ROUNDS {
         sent += open.len();
         open = send(&pool, open).await;
-        bar.set_position((notifications - open.len()) as u64);
     }
-    bar.finish_and_clear();
     let bodies = BODIES.load(Ordering::Relaxed);
     let too_early = TOO_EARLY.load(Ordering::Relaxed);
     let mut late = each.clone();
