@@ -66,10 +66,8 @@ pub(crate) struct Sold {
     pub(crate) declined: u64,
     /// Orders that are being paid, or whose payment was interrupted.
     pub(crate) open: u64,
-    /// Paid charges that a paid order names. The count equals that of paid orders unless an order was charged twice.
-    pub(crate) of_paid: u64,
-    /// Paid charges of other orders: those not paid yet.
-    pub(crate) of_other: u64,
+    /// Paid charges: as many as paid orders, and those of orders not paid yet.
+    pub(crate) charges: u64,
 }
 
 type Columns = (String, i64, i64, String, String);
@@ -184,16 +182,15 @@ impl Books {
     pub(crate) async fn sold(&self) -> Result<Sold, sqlx::Error> {
         let orders = sqlx::query_as(sql::ORDERS).fetch_one(&self.0);
         let (orders, paid, declined): (i64, i64, i64) = orders.await?;
-        let charges = sqlx::query_as(sql::CHARGES).fetch_one(&self.0);
-        let (of_paid, of_other): (i64, i64) = charges.await?;
+        let charges = sqlx::query_scalar(sql::CHARGES).fetch_one(&self.0);
+        let charges: i64 = charges.await?;
         // Counts are never negative.
         let count = |count: i64| count.cast_unsigned();
         Ok(Sold {
             paid: count(paid),
             declined: count(declined),
             open: count(orders - paid - declined),
-            of_paid: count(of_paid),
-            of_other: count(of_other),
+            charges: count(charges),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Recent events of the engine, recorded by its observer.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -13,61 +13,18 @@ use idem_runtime::{
 /// Maximum number of events kept.
 pub(crate) const KEPT: usize = 200;
 
-/// Result of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// The body ran, and the answer is stored.
-    Executed,
-    /// A stored answer was replayed.
-    Replayed,
-    /// Neither: another request under the same key, a running call, a forged token.
-    Refused,
-    /// The body ran and failed, and the key was released.
-    Released,
-    /// Unknown outcome.
-    Unknown,
-    /// An event for the operator. It is no call, and happens beside one.
-    Trouble,
-}
+/// The results of calls: the counters of the live page, beside `trouble`.
+pub(crate) const RESULTS: [&str; 5] = ["executed", "replayed", "refused", "released", "unknown"];
 
-impl What {
-    /// Number of variants.
-    const COUNT: usize = 6;
-
-    /// The results that end a call.
-    pub(crate) const ENDS: [Self; 5] = [
-        Self::Executed,
-        Self::Replayed,
-        Self::Refused,
-        Self::Released,
-        Self::Unknown,
-    ];
-
-    /// Name of the result.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Executed => "executed",
-            Self::Replayed => "replayed",
-            Self::Refused => "refused",
-            Self::Released => "released",
-            Self::Unknown => "unknown",
-            Self::Trouble => "trouble",
-        }
-    }
-}
-
-/// One event.
+/// An event that a person may want to see.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Time of the event.
     pub(crate) at: SystemTime,
-    /// Operation of the call.
     pub(crate) operation: String,
     /// First characters of the digest of the key. The key itself stays private.
     pub(crate) digest: String,
-    /// Result of the call.
-    pub(crate) what: What,
-    /// Details.
+    /// One of [`RESULTS`], or `trouble`.
+    pub(crate) what: &'static str,
     pub(crate) detail: String,
 }
 
@@ -78,8 +35,7 @@ pub(crate) struct Live(Arc<Mutex<Log>>);
 /// Snapshot of the events and counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
-    /// Number of events of each kind.
-    counts: [u64; What::COUNT],
+    counts: BTreeMap<&'static str, u64>,
     /// Number of bodies that were started.
     pub(crate) started: u64,
     /// Number of bodies that have ended.
@@ -89,9 +45,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Number of events of this kind.
-    pub(crate) fn count(&self, what: What) -> u64 {
-        self.counts[what as usize]
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or_default()
     }
 }
 
@@ -110,10 +65,11 @@ impl Observer for Live {
     fn observe(&self, event: &Event<'_>) {
         // Prints the events that need attention, and no others.
         StderrObserver.observe(event);
+        let mut log = self.log();
         match event.kind {
-            EventKind::Claimed { .. } => self.log().started += 1,
+            EventKind::Claimed { .. } => log.started += 1,
             EventKind::Completed { .. } | EventKind::Released { .. } | EventKind::Adopted => {
-                self.log().ended += 1;
+                log.ended += 1;
             }
             _ => {}
         }
@@ -121,58 +77,50 @@ impl Observer for Live {
             return;
         };
         let digest = event.key.map(ToString::to_string).unwrap_or_default();
-        let seen = Seen {
+        *log.counts.entry(what).or_default() += 1;
+        log.latest.push_front(Seen {
             at: SystemTime::now(),
             operation: event.operation.to_owned(),
             digest: digest.chars().take(8).collect(),
             what,
             detail,
-        };
-        let mut log = self.log();
-        log.counts[what as usize] += 1;
-        log.latest.push_front(seen);
+        });
         log.latest.truncate(KEPT);
     }
 }
 
-fn read(kind: &EventKind<'_>) -> Option<(What, String)> {
+/// The result that an event is, and its details.
+fn read(kind: &EventKind<'_>) -> Option<(&'static str, String)> {
     let (what, detail) = match kind {
-        EventKind::Completed { outcome, late, .. } => {
-            let late = if *late { ", late" } else { "" };
-            match outcome {
-                OutcomeKind::Value => (What::Executed, format!("its answer is stored{late}")),
-                OutcomeKind::Error => (What::Executed, format!("its refusal is stored{late}")),
-                _ => (What::Unknown, "nobody knows what came of it".to_owned()),
-            }
+        EventKind::Completed { outcome, .. } => match outcome {
+            OutcomeKind::Value => ("executed", "its answer is stored".to_owned()),
+            OutcomeKind::Error => ("executed", "its refusal is stored".to_owned()),
+            _ => ("unknown", "nobody knows what came of it".to_owned()),
+        },
+        EventKind::Replayed { waited, age, .. } => {
+            let waited = if *waited {
+                "waited for the first one; "
+            } else {
+                ""
+            };
+            let detail = format!("{waited}stored {} ms before", age.as_millis());
+            ("replayed", detail)
         }
-        EventKind::Replayed {
-            waited: true, age, ..
-        } => (
-            What::Replayed,
-            format!(
-                "waited for the first one; stored {} ms before",
-                age.as_millis()
-            ),
-        ),
-        EventKind::Replayed { age, .. } => (
-            What::Replayed,
-            format!("stored {} ms before", age.as_millis()),
-        ),
-        EventKind::Adopted => (What::Replayed, "another attempt was first".to_owned()),
-        EventKind::Released { .. } => (What::Released, "a repeat runs".to_owned()),
+        EventKind::Adopted => ("replayed", "another attempt was first".to_owned()),
+        EventKind::Released { .. } => ("released", "a repeat runs".to_owned()),
         EventKind::Refused { error } => {
             let what = match error.kind() {
-                ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => What::Unknown,
-                _ => What::Refused,
+                ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => "unknown",
+                _ => "refused",
             };
             (what, error.to_string())
         }
         EventKind::Unprotected { reason }
         | EventKind::Unsaved { reason }
         | EventKind::LeaseLost { reason }
-        | EventKind::Degraded { reason } => (What::Trouble, (*reason).to_owned()),
-        EventKind::Warning { message } => (What::Trouble, (*message).to_owned()),
-        EventKind::Panicked => (What::Trouble, "the body panicked".to_owned()),
+        | EventKind::Degraded { reason } => ("trouble", (*reason).to_owned()),
+        EventKind::Warning { message } => ("trouble", (*message).to_owned()),
+        EventKind::Panicked => ("trouble", "the body panicked".to_owned()),
         _ => return None,
     };
     Some((what, detail))

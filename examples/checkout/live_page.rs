@@ -9,7 +9,7 @@ use axum::http::header::CACHE_CONTROL;
 use axum::response::{Html, IntoResponse, Response};
 
 use super::html::{Text, page};
-use super::live::{KEPT, Seen, What};
+use super::live::{KEPT, RESULTS, Seen};
 use super::shop::Shop;
 
 /// The page. It refreshes itself, with and without JavaScript. A real shop shows it to its operators only.
@@ -29,25 +29,24 @@ pub(crate) async fn live_rows(State(shop): State<Shop>) -> Response {
 async fn rows(shop: &Shop) -> String {
     let log = shop.live.look();
     let mut html = "<div id=\"counters\">\n".to_owned();
-    let calls = What::ENDS.map(|what| (what.word(), what.word(), log.count(what)));
-    sum(&mut html, "Calls", ("calls", "answered"), &calls);
-    let (ended, running) = (log.ended, log.started.saturating_sub(log.ended));
-    let bodies = [("ended", "ended", ended), ("running", "running", running)];
-    sum(&mut html, "Bodies", ("started", "started"), &bodies);
+    let calls = RESULTS.map(|result| (result, result, log.count(result)));
+    counters(&mut html, "Calls", &calls);
+    let running = log.started.saturating_sub(log.ended);
+    let bodies = [
+        ("started", "started", log.started),
+        ("running", "running now", running),
+    ];
+    counters(&mut html, "Bodies", &bodies);
     if let Ok(sold) = shop.books.sold().await {
         let orders = [
             ("orders", "paid", sold.paid),
             ("declined", "declined", sold.declined),
             ("open", "not paid yet", sold.open),
+            ("charges", "charges", sold.charges),
         ];
-        sum(&mut html, "Orders", ("all-orders", "in the books"), &orders);
-        let charges = [
-            ("order-charges", "of paid orders", sold.of_paid),
-            ("open-charges", "of orders not paid yet", sold.of_other),
-        ];
-        sum(&mut html, "Charges", ("charges", "paid"), &charges);
+        counters(&mut html, "Orders", &orders);
     }
-    let trouble = [("trouble", "for an operator", log.count(What::Trouble))];
+    let trouble = [("trouble", "for an operator", log.count("trouble"))];
     counters(&mut html, "Trouble", &trouble);
     html.push_str(
         "</div>\n<table>\n<thead><tr><th>UTC</th><th>Operation</th><th>Key</th><th>What</th><th>Details</th></tr></thead>\n\
@@ -60,17 +59,8 @@ async fn rows(shop: &Shop) -> String {
     html
 }
 
-/// Name of a counter, its label and its count.
-type Counter<'a> = (&'a str, &'a str, u64);
-
-/// A total, computed from its parts, and the parts.
-fn sum(html: &mut String, title: &str, (name, words): (&str, &str), parts: &[Counter<'_>]) {
-    let total = parts.iter().map(|(_, _, count)| count).sum();
-    let all = [&[(name, words, total)], parts].concat();
-    counters(html, title, &all);
-}
-
-fn counters(html: &mut String, title: &str, counters: &[Counter<'_>]) {
+/// Counters: the name, the label and the count of each.
+fn counters(html: &mut String, title: &str, counters: &[(&str, &str, u64)]) {
     let _ = write!(html, "<h2>{title}</h2>\n<ul>\n");
     for (name, words, count) in counters {
         let _ = writeln!(
@@ -93,7 +83,7 @@ fn row(html: &mut String, seen: &Seen) {
         second % 60,
         Text(&seen.digest),
         Text(&seen.detail),
-        what = seen.what.word(),
+        what = seen.what,
         operation = Text(&seen.operation),
     );
 }

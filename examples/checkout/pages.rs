@@ -6,9 +6,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{OriginalUri, Path, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::books::{Cart, Order};
 use super::html::{Euro, Spell, Text, page};
@@ -67,27 +66,13 @@ pub(crate) async fn explain(
     form_page(&shop, &session, status, Some(&refusal)).await
 }
 
-/// Fallback route: a page for people, a problem document for programs.
+/// Fallback route.
 pub(crate) async fn nowhere(OriginalUri(uri): OriginalUri) -> Response {
-    let path = uri.path();
-    let status = StatusCode::NOT_FOUND;
-    if ["/api/", "/v1/"]
-        .iter()
-        .any(|of_api| path.starts_with(of_api))
-    {
-        let document = r#"{"type":"about:blank","title":"Not Found","status":404}"#;
-        return (
-            status,
-            [(CONTENT_TYPE, "application/problem+json")],
-            document,
-        )
-            .into_response();
-    }
-    let path = Text(path);
+    let path = Text(uri.path());
     let main = format!(
         "<p>There is nothing at <code>{path}</code>. <a href=\"/\">Back to the shop</a></p>\n"
     );
-    page(status, "No such page", "", &main)
+    page(StatusCode::NOT_FOUND, "No such page", "", &main)
 }
 
 enum Refusal {

@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::random::random_text;
 
-/// A visitor's session. Its text authenticates the visitor, so it is neither logged nor shown.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+/// A visitor's session. Its text authenticates the visitor, so it is neither logged nor shown, and
+/// has no `Debug`.
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Session(String);
 
@@ -28,12 +29,6 @@ impl Session {
         let text = cookies.find_map(|cookie| cookie.trim().strip_prefix("session="))?;
         let is_ours = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_ours.then(|| Self(text.to_owned()))
-    }
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Session(..)")
     }
 }
 

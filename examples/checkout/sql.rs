@@ -49,6 +49,4 @@ pub(super) const CHARGE: &str = "INSERT INTO checkout_charges (name, id, amount,
      VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO UPDATE SET name = excluded.name \
      RETURNING id, state";
 
-/// The paid charges that a paid order names, and the others.
-pub(super) const CHARGES: &str = "SELECT count(o.id), count(*) - count(o.id) FROM checkout_charges c \
-     LEFT JOIN checkout_orders o ON o.charge = c.id AND o.state = 'paid' WHERE c.state = 'paid'";
+pub(super) const CHARGES: &str = "SELECT count(*) FROM checkout_charges WHERE state = 'paid'";

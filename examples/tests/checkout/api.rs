@@ -116,26 +116,6 @@ fn every_code_that_the_server_answers_is_in_the_published_policy() {
     assert_eq!(other.code(), "key-reused");
 }
 
-#[test]
-fn an_unknown_address_is_a_problem_to_programs_and_a_page_to_people() {
-    let shop = shop();
-    for path in ["/api/nowhere", "/v1/nowhere"] {
-        let answer = Request::new("GET", path).send(&shop.address);
-        assert_eq!(answer.status, 404, "{path}");
-        let problem = Some("application/problem+json");
-        assert_eq!(answer.header("content-type"), problem, "{path}");
-        assert_eq!(answer.document()["status"], 404, "{path}");
-    }
-    let answer = Request::new("GET", "/nowhere&'").send(&shop.address);
-    assert_eq!(answer.status, 404);
-    assert!(answer.body.contains("No such page"), "{}", answer.body);
-    assert!(
-        answer.body.contains("/nowhere&amp;&#39;"),
-        "{}",
-        answer.body
-    );
-}
-
 /// Compares status, body and every header that does not depend on the connection or the time.
 pub(crate) fn assert_same(again: &Response, first: &Response) {
     assert_eq!((again.status, &again.body), (first.status, &first.body));

@@ -59,6 +59,13 @@ fn an_expired_form_buys_nothing_and_a_used_one_still_leads_to_its_order() {
 }
 
 #[test]
+fn an_unknown_address_is_a_page() {
+    let page = Request::new("GET", "/nowhere&'").send(&shop().address);
+    assert_eq!(page.status, 404);
+    assert!(page.body.contains("/nowhere&amp;&#39;"), "{}", page.body);
+}
+
+#[test]
 fn text_in_a_page_is_no_markup() {
     let text = Text("<a href='x'>\"&amp;\"</a> ok").to_string();
     let expected = "&lt;a href=&#39;x&#39;&gt;&quot;&amp;amp;&quot;&lt;/a&gt; ok";
