@@ -115,22 +115,6 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_unavailable_and_found_again() {
-    let server = ZooKeeperServer::start();
-    let store = connect(server.addr(), "/idem").await;
-    let claimed = store.claim(&key(1), &ask(), &patient()).await.unwrap();
-    server.kill();
-    let error = store.claim(&key(2), &ask(), &patient()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    assert!(!error.to_string().contains("in time"), "{error:?}");
-    server.restart();
-    assert_eq!(
-        store.claim(&key(1), &ask(), &patient()).await.unwrap(),
-        claimed
-    );
-}
-
-#[tokio::test]
 async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
     // The one that a connection creates; no other test uses it.
     let (root, client) = ("/idem", client().await);

@@ -4,8 +4,7 @@ use idem_runtime::store::{StoreError, StoreErrorKind};
 use zookeeper_client::Error;
 
 /// The error for the engine. `what` names the operation, as in "a claim".
-#[must_use]
-pub fn store_error(what: &str, error: Error) -> StoreError {
+pub(super) fn store_error(what: &str, error: Error) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
     let (kind, advice) = match &error {
         Error::NoHosts => (

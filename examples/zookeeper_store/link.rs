@@ -1,6 +1,5 @@
 //! A connection that is made on demand, and replaced when it is broken.
 
-use std::fmt;
 use std::time::Duration;
 
 use idem_runtime::store::{StoreError, StoreErrorKind};
@@ -21,15 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A session with `ZooKeeper`, shared by all users of this value.
 ///
 /// It is created in the runtime of the first caller.
-pub struct Link {
+#[derive(Debug)]
+pub(super) struct Link {
     servers: String,
     client: Mutex<Option<Client>>,
 }
 
 impl Link {
     /// A link to `host:port,host:port/chroot`; it does not connect yet.
-    #[must_use]
-    pub fn new(servers: impl Into<String>) -> Self {
+    pub(super) fn new(servers: impl Into<String>) -> Self {
         Self {
             servers: servers.into(),
             client: Mutex::new(None),
@@ -38,14 +37,10 @@ impl Link {
 
     /// Runs `work`, called `what` in errors.
     ///
-    /// # Errors
-    ///
-    /// [`StoreError`], also when it takes longer than 10 seconds. Whether it happened is then open.
-    ///
     /// # Cancel safety
     ///
     /// Dropped, it leaves open whether the work happened.
-    pub async fn run<T, F>(
+    pub(super) async fn run<T, F>(
         &self,
         what: &str,
         work: impl FnOnce(Client) -> F,
@@ -101,14 +96,6 @@ impl Link {
         if let Ok(mut slot) = self.client.try_lock() {
             slot.take_if(|client| client.session_id() == used.session_id());
         }
-    }
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("servers", &self.servers)
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A model for a store of one's own. [`store`] implements
 //! [`Store`](idem_runtime::store::Store) and is the place to begin; [`place`] defines the path and the bytes
-//! of a record, `exchange` reads and writes it, [`link`] keeps a connection, [`failure`]
-//! maps the errors, [`news`] notifies waiting calls. With [`fixture`], `tests/zookeeper_store_conformance.rs` runs the
+//! of a record, `exchange` reads and writes it, `link` keeps a connection, `failure`
+//! maps the errors, `news` notifies waiting calls. With [`fixture`], `tests/zookeeper_store_conformance.rs` runs the
 //! conformance suite of `idem-runtime` against the store, which decides whether an engine may use it.
 //!
 //! Only the public API of `idem-runtime` is used. Its functions
@@ -12,9 +12,9 @@
 //! if the record is unchanged.
 
 mod exchange;
-pub mod failure;
+mod failure;
 pub mod fixture;
-pub mod link;
-pub mod news;
+mod link;
+mod news;
 pub mod place;
 pub mod store;

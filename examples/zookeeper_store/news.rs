@@ -1,7 +1,6 @@
 //! Receives changes from the server, and notifies watchers.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use idem_runtime::store::author::{Feed, Watch, Watchers};
@@ -16,7 +15,8 @@ use super::place::{self, Place};
 ///
 /// The server watches the whole tree once and reports the path of each change; the watchers of
 /// each path are kept here.
-pub struct News {
+#[derive(Debug)]
+pub(super) struct News {
     root: Arc<str>,
     watchers: Watchers,
     /// The watched keys, by the paths of their records.
@@ -27,8 +27,7 @@ pub struct News {
 
 impl News {
     /// Notifications for the records under `root`. No request is sent yet.
-    #[must_use]
-    pub fn of(root: Arc<str>) -> Arc<Self> {
+    pub(super) fn of(root: Arc<str>) -> Arc<Self> {
         Arc::new_cyclic(|news: &Weak<Self>| {
             let feed: Weak<Self> = news.clone();
             Self {
@@ -42,14 +41,10 @@ impl News {
 
     /// Watches a key. The first watcher subscribes to the server, on `link`.
     ///
-    /// # Errors
-    ///
-    /// [`StoreError`] if the subscription fails.
-    ///
     /// # Cancel safety
     ///
     /// It may be dropped at any time.
-    pub async fn watch(
+    pub(super) async fn watch(
         self: &Arc<Self>,
         key: &RecordKey,
         link: &Arc<Link>,
@@ -109,14 +104,6 @@ impl Feed for News {
     fn missed(&self) {
         // A session has a heartbeat: a broken session ends by itself, and the next watcher
         // begins another.
-    }
-}
-
-impl fmt::Debug for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("News")
-            .field("watched", &self.paths().len())
-            .finish_non_exhaustive()
     }
 }
 
