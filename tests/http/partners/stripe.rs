@@ -1,54 +1,31 @@
 //! Stripe's SDKs for Python and Node.js, against both profiles.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Json, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use http::{StatusCode, Uri};
-use idem_harness::{HANG_LIMIT, PaymentSdk, Sdk, TcpProxy};
+use idem_harness::{HANG_LIMIT, PaymentSdk, Sdk};
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyLayer, Profile};
 use idem_tests::payment::PayError;
 use idem_tests::shop::{persistent, started};
 use serde_json::{Value, json};
 
-use super::{Gateway, name, number, pass};
-use crate::server::Server;
+use super::{Fault, Network, REPEATS, Scene, is_replayed, name, number};
 
-/// So often an SDK repeats a request.
-const REPEATS: u32 = 8;
-/// So long it waits for a reply.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// A reply that comes after it has given up.
-const LATE: Duration = Duration::from_secs(4);
 /// Every reply takes so long on its way.
 const DISTANCE: Duration = Duration::from_millis(20);
-/// Work for an order whose connection is cut: an SDK repeats its request before that ends.
-const WORK: Duration = Duration::from_millis(1_500);
-
 /// The version of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
     V1,
     V2,
-}
-
-/// What the network does to an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Network {
-    Calm,
-    LosesReply,
-    LosesTwo,
-    Delays,
-    /// The connection, while the provider works.
-    Cuts,
-    Doubles,
 }
 
 /// What the provider does for an order.
@@ -68,7 +45,7 @@ enum Provider {
 #[derive(Clone, Copy, Debug)]
 struct Order {
     number: usize,
-    network: Network,
+    fault: Fault,
     provider: Provider,
     /// Whether the key is the customer's, or one of the SDK's own.
     has_key: bool,
@@ -76,10 +53,10 @@ struct Order {
 
 /// Every fault of the network with every end at the provider, under both kinds of keys.
 fn orders(api: Api) -> Vec<Order> {
-    use Network::{Calm, Cuts, Delays, Doubles, LosesReply, LosesTwo};
+    use Fault::{Calm, Cuts, Delays, Doubles, LosesReply, LosesTwo};
     use Provider::{Declines, Deletes, FailsAfter, FailsBefore, Pays};
     let mut orders = Vec::new();
-    for network in [Calm, LosesReply, LosesTwo, Delays, Cuts, Doubles] {
+    for fault in [Calm, LosesReply, LosesTwo, Delays, Cuts, Doubles] {
         for provider in [Pays, Declines, FailsBefore, FailsAfter, Deletes] {
             if provider == Deletes && api == Api::V1 {
                 continue;
@@ -87,7 +64,7 @@ fn orders(api: Api) -> Vec<Order> {
             for has_key in [true, false] {
                 orders.push(Order {
                     number: orders.len(),
-                    network,
+                    fault,
                     provider,
                     has_key,
                 });
@@ -145,10 +122,10 @@ impl Order {
 
     /// Requests for it that the network does not let be answered in time.
     fn losses(&self) -> usize {
-        match self.network {
-            Network::Calm | Network::Doubles => 0,
-            Network::LosesReply | Network::Delays | Network::Cuts => 1,
-            Network::LosesTwo => 2,
+        match self.fault {
+            Fault::Calm | Fault::Doubles => 0,
+            Fault::LosesReply | Fault::Delays | Fault::Cuts => 1,
+            Fault::LosesTwo => 2,
         }
     }
 }
@@ -162,7 +139,7 @@ struct Service {
     entries: Mutex<Vec<usize>>,
     /// How often the handler ran for each order.
     runs: Mutex<BTreeMap<usize, usize>>,
-    proxy: OnceLock<TcpProxy>,
+    network: Arc<Network>,
 }
 
 impl Service {
@@ -187,9 +164,9 @@ impl Service {
             *run += 1;
             *run
         };
-        if order.network == Network::Cuts && run == 1 {
-            self.proxy.get().unwrap().cut_those_with(name(order.number));
-            tokio::time::sleep(WORK).await;
+        if order.fault == Fault::Cuts && run == 1 {
+            // The first repeat is refused, because the call runs.
+            self.network.cut(order.number, 2).await;
         }
         let entry = match (self.api, order.provider) {
             (Api::V1, Provider::Declines) => return error(402, "card_error", "card_declined"),
@@ -228,113 +205,40 @@ fn error(status: u16, kind: &str, code: &str) -> Response {
     (status, Json(error)).into_response()
 }
 
-/// The provider, behind a gateway and a network, and its customer.
-struct Scene {
-    service: Arc<Service>,
-    gateway: Arc<Mutex<Gateway>>,
-    customer: PaymentSdk,
-    _server: Server,
-}
-
-impl Scene {
-    async fn open(engine: &Engine, sdk: Sdk, api: Api) -> Self {
-        let service = Arc::new(Service {
-            api,
-            orders: orders(api),
-            engine: engine.clone(),
-            entries: Mutex::default(),
-            runs: Mutex::default(),
-            proxy: OnceLock::new(),
-        });
-        let layer = IdempotencyLayer::scoped(engine, "provider.api", |request| {
-            let credential = request.headers.get("authorization")?;
-            Some(credential.to_str().ok()?.to_owned())
-        });
-        let layer = layer.profile(match api {
-            Api::V1 => Profile::stripe_v1(),
-            Api::V2 => Profile::stripe_v2(),
-        });
-        let handler = any(
-            async |State(service): State<Arc<Service>>, uri: Uri, body: Bytes| {
-                let order = service.orders[number(&uri, &body)];
-                service.process(order).await
-            },
-        );
-        let gateway = Arc::new(Mutex::new(Gateway::default()));
-        let router = Router::new()
-            .fallback_service(handler.with_state(Arc::clone(&service)))
-            .layer(layer)
-            .layer(from_fn_with_state(Arc::clone(&gateway), pass));
-        let server = Server::start(router).await;
-        let proxy = service.proxy.get_or_init(|| TcpProxy::start(server.addr));
-        let base = format!("http://{}", proxy.addr());
-        let customer = PaymentSdk::start(sdk, &base, REPEATS, PATIENCE);
-        Self {
-            service,
-            gateway,
-            customer,
-            _server: server,
-        }
-    }
-
-    fn proxy(&self) -> &TcpProxy {
-        self.service.proxy.get().unwrap()
-    }
-
-    /// Prepares what the network does to each order.
-    fn lay_traps(&self) {
-        self.proxy().delay(DISTANCE);
-        for order in &self.service.orders {
-            let name = name(order.number);
-            match order.network {
-                // The handler cuts its connection.
-                Network::Calm | Network::Cuts => {}
-                Network::LosesReply => self.proxy().drop_next_reply_to(name),
-                Network::LosesTwo => {
-                    self.proxy().drop_next_reply_to(&name);
-                    self.proxy().drop_next_reply_to(&name);
-                }
-                Network::Delays => self.proxy().delay_next_reply_to(name, LATE),
-                Network::Doubles => {
-                    self.gateway.lock().unwrap().doubles.insert(order.number);
-                }
-            }
-        }
-    }
-
-    /// From now on, the customer waits for a reply for as long as it takes.
-    fn be_patient(&mut self, sdk: Sdk) {
-        let base = format!("http://{}", self.proxy().addr());
-        self.customer = PaymentSdk::start(sdk, &base, REPEATS, HANG_LIMIT);
-    }
-
-    /// Makes calls at the same time, and returns their outcomes.
-    fn make(&mut self, calls: impl IntoIterator<Item = Value>) -> Vec<Value> {
-        // It waits for a process, and the server needs this thread.
-        tokio::task::block_in_place(|| self.customer.make(calls))
-    }
-
-    fn arrivals(&self, order: usize) -> usize {
-        self.gateway.lock().unwrap().arrivals[&order]
-    }
-
-    fn all_arrivals(&self) -> usize {
-        self.gateway.lock().unwrap().arrivals.values().sum()
-    }
-
-    fn runs(&self, order: usize) -> usize {
-        self.service.runs.lock().unwrap()[&order]
-    }
+/// The provider behind a network, and its customer.
+async fn open(engine: &Engine, sdk: Sdk, api: Api) -> (Arc<Service>, Scene) {
+    let network = Arc::new(Network::default());
+    let service = Arc::new(Service {
+        api,
+        orders: orders(api),
+        engine: engine.clone(),
+        entries: Mutex::default(),
+        runs: Mutex::default(),
+        network: Arc::clone(&network),
+    });
+    let layer = IdempotencyLayer::scoped(engine, "provider.api", |request| {
+        let credential = request.headers.get("authorization")?;
+        Some(credential.to_str().ok()?.to_owned())
+    });
+    let layer = layer.profile(match api {
+        Api::V1 => Profile::stripe_v1(),
+        Api::V2 => Profile::stripe_v2(),
+    });
+    let handler = any(
+        async |State(service): State<Arc<Service>>, uri: Uri, body: Bytes| {
+            let order = service.orders[number(&uri, &body)];
+            service.process(order).await
+        },
+    );
+    let handler = handler.with_state(Arc::clone(&service));
+    let router = Router::new().fallback_service(handler).layer(layer);
+    (service, Scene::open(sdk, &network, router).await)
 }
 
 /// The status of an outcome, and the SDK's name of its error.
 fn seen(outcome: &Value) -> (u64, Option<&str>) {
     let status = outcome["http_status"].as_u64();
     (status.unwrap_or_default(), outcome["error"].as_str())
-}
-
-fn is_replayed(outcome: &Value) -> bool {
-    outcome["headers"]["idempotent-replayed"] == "true"
 }
 
 /// The customer's orders through the bad network: the outcome of each agrees with the books.
@@ -345,20 +249,24 @@ fn is_replayed(outcome: &Value) -> bool {
 async fn orders_balance(sdk: Sdk, api: Api) {
     let (_redis, store) = started().await;
     let engine = persistent(Engine::builder(store)).build().unwrap();
-    let mut scene = Scene::open(&engine, sdk, api).await;
-    let orders = scene.service.orders.clone();
-    scene.lay_traps();
+    let (service, mut scene) = open(&engine, sdk, api).await;
+    let (network, orders) = (Arc::clone(&scene.network), &service.orders);
+    network.proxy().delay(DISTANCE);
+    for order in orders {
+        network.lay(order.number, order.fault);
+    }
     let calls = orders.iter().map(|order| order.call(api, order.amount()));
     let outcomes = scene.make(calls);
 
-    let entries = scene.service.entries.lock().unwrap().clone();
-    let arrivals = scene.all_arrivals();
+    let entries = service.entries.lock().unwrap().clone();
+    let runs = service.runs.lock().unwrap().clone();
+    let arrivals = network.all_arrivals();
     println!(
         "{sdk:?}, {api:?}: {} orders, {arrivals} requests, {} runs, {} effects; {:?}",
         orders.len(),
-        scene.service.runs.lock().unwrap().values().sum::<usize>(),
+        runs.values().sum::<usize>(),
         entries.len(),
-        scene.proxy().stats(),
+        network.proxy().stats(),
     );
     let mut explained = 0;
     for (order, outcome) in orders.iter().zip(&outcomes) {
@@ -374,9 +282,9 @@ async fn orders_balance(sdk: Sdk, api: Api) {
             assert_eq!(outcome["body"]["id"], *of_order[0], "{row}");
         }
         explained += effects;
-        let arrivals = scene.arrivals(order.number);
+        let arrivals = network.arrivals(order.number);
         assert!(arrivals > order.losses(), "{arrivals} requests of {row}");
-        let runs = scene.runs(order.number);
+        let runs = runs[&order.number];
         match (api, order.provider) {
             // A failure of version 2 is executed again: here, by each repeat.
             (Api::V2, Provider::Declines) => {}
@@ -391,7 +299,9 @@ async fn orders_balance(sdk: Sdk, api: Api) {
     // A repeat by the customer has the same outcome, and is one request: an SDK repeats nothing that is final.
     let keyed = orders.iter().zip(&outcomes);
     let keyed: Vec<_> = keyed.filter(|(order, _)| order.has_key).collect();
-    scene.be_patient(sdk);
+    // From now on, the customer waits for a reply for as long as it takes.
+    let base = format!("http://{}", network.proxy().addr());
+    scene.client = PaymentSdk::start(sdk, &base, REPEATS, HANG_LIMIT);
     let calls = keyed
         .iter()
         .map(|(order, _)| order.call(api, order.amount()));
@@ -402,7 +312,7 @@ async fn orders_balance(sdk: Sdk, api: Api) {
         let is_final = api == Api::V1 || seen(outcome).0 == 200;
         assert_eq!(is_replayed(&repeat), is_final, "{order:?}: {repeat}");
     }
-    assert_eq!(scene.all_arrivals(), arrivals + keyed.len());
+    assert_eq!(network.all_arrivals(), arrivals + keyed.len());
 
     // Another request with a key of an earlier one.
     let calls = keyed
@@ -413,7 +323,7 @@ async fn orders_balance(sdk: Sdk, api: Api) {
         let refused = (400, Some("IdempotencyError"));
         assert_eq!(seen(&other), refused, "{order:?}: {other}");
     }
-    assert_eq!(*scene.service.entries.lock().unwrap(), entries);
+    assert_eq!(*service.entries.lock().unwrap(), entries);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,7 @@
 //! The reference client of x402 for Node.js, with its payment identifier, against the profile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -13,40 +12,23 @@ use axum::routing::any;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{StatusCode, Uri};
-use idem_harness::{PaymentSdk, Sdk, TcpProxy};
+use idem_harness::Sdk;
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyLayer, Profile};
 use idem_tests::shop::{persistent, started};
 use serde_json::{Value, json};
 
-use super::{Gateway, name, number, pass};
-use crate::server::Server;
+use super::{Fault, Network, Scene, is_replayed, name, number};
 
-/// So often the application repeats a purchase.
-const REPEATS: u32 = 11;
-/// So long the client waits for a purchase, with its challenge and its signature.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A reply that comes after it has given up.
-const LATE: Duration = Duration::from_secs(6);
 const NETWORK: &str = "eip155:84532";
-
-/// Settlement of a payment whose connection is cut: the client repeats its request before that ends.
-const WORK: Duration = Duration::from_millis(500);
 
 /// What happens to a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
+enum Event {
     /// The network loses the challenge.
     LosesChallenge,
-    /// The network loses the reply to the first payment.
-    LosesReply,
-    /// The network cuts the connection while the first payment is settled.
-    Cuts,
-    /// The reply to the first payment comes when the client has given up.
-    Delays,
-    /// The network doubles the first payment.
-    Doubles,
+    /// The fault of its first payment; a connection is cut before the settlement.
+    OfPayment(Fault),
     /// The facilitator declines the first payment.
     Declines,
 }
@@ -54,27 +36,28 @@ enum Fault {
 #[derive(Clone, Copy, Debug)]
 struct Purchase {
     number: usize,
-    fault: Fault,
+    event: Event,
     method: &'static str,
 }
 
 fn purchases() -> Vec<Purchase> {
-    use Fault::{Cuts, Declines, Delays, Doubles, LosesChallenge, LosesReply, None};
+    use Event::{Declines, LosesChallenge, OfPayment};
+    use Fault::{Calm, Cuts, Delays, Doubles, LosesReply};
     let mut purchases = Vec::new();
-    for fault in [
-        None,
+    for event in [
+        OfPayment(Calm),
         LosesChallenge,
-        LosesReply,
-        Cuts,
-        Delays,
-        Doubles,
+        OfPayment(LosesReply),
+        OfPayment(Cuts),
+        OfPayment(Delays),
+        OfPayment(Doubles),
         Declines,
     ] {
         for method in ["GET", "POST", "POST"] {
             for _ in 0..2 {
                 purchases.push(Purchase {
                     number: purchases.len(),
-                    fault,
+                    event,
                     method,
                 });
             }
@@ -119,7 +102,7 @@ struct Service {
     facilitator: Mutex<Facilitator>,
     /// Orders for which there was a challenge.
     challenged: Mutex<BTreeSet<usize>>,
-    proxy: OnceLock<TcpProxy>,
+    network: Arc<Network>,
 }
 
 /// What the service demands for an order.
@@ -160,19 +143,6 @@ fn challenge(uri: &Uri, error: &str) -> Response {
 }
 
 impl Service {
-    /// The network waits for the next request of an order, which has its first payment.
-    fn lay_trap(&self, order: usize) {
-        if !self.challenged.lock().unwrap().insert(order) {
-            return;
-        }
-        let (proxy, name) = (self.proxy.get().unwrap(), name(order));
-        match self.purchases[order].fault {
-            Fault::LosesReply => proxy.drop_next_reply_to(name),
-            Fault::Delays => proxy.delay_next_reply_to(name, LATE),
-            _ => {}
-        }
-    }
-
     /// The middleware of a paid API, inside of the layer: a challenge without a payment; with one, the handler between
     /// verification and settlement.
     async fn paid(&self, request: Request, next: Next) -> Response {
@@ -181,7 +151,12 @@ impl Service {
         let uri = parts.uri.clone();
         let order = number(&uri, &body);
         let Some(payment) = parts.headers.get("payment-signature") else {
-            self.lay_trap(order);
+            // The network waits for the next request, which has the first payment.
+            if let Event::OfPayment(fault) = self.purchases[order].event
+                && self.challenged.lock().unwrap().insert(order)
+            {
+                self.network.lay(order, fault);
+            }
             return challenge(&uri, "a payment is required");
         };
         let payment = BASE64.decode(payment).unwrap();
@@ -199,12 +174,9 @@ impl Service {
             *verified += 1;
             *verified == 1
         };
-        match self.purchases[order].fault {
-            Fault::Declines if is_first => return challenge(&uri, "insufficient_funds"),
-            Fault::Cuts if is_first => {
-                self.proxy.get().unwrap().cut_those_with(name(order));
-                tokio::time::sleep(WORK).await;
-            }
+        match self.purchases[order].event {
+            Event::Declines if is_first => return challenge(&uri, "insufficient_funds"),
+            Event::OfPayment(Fault::Cuts) if is_first => self.network.cut(order, 1).await,
             _ => {}
         }
         let mut response = next.run(Request::from_parts(parts, Body::from(body))).await;
@@ -233,73 +205,35 @@ impl Service {
     }
 }
 
-/// A paid API behind a gateway and a network, and its client.
-struct Scene {
-    service: Arc<Service>,
-    gateway: Arc<Mutex<Gateway>>,
-    client: PaymentSdk,
-    _server: Server,
-}
-
-impl Scene {
-    async fn open(engine: &Engine) -> Self {
-        let service = Arc::new(Service {
-            purchases: purchases(),
-            facilitator: Mutex::default(),
-            challenged: Mutex::default(),
-            proxy: OnceLock::new(),
-        });
-        let layer = IdempotencyLayer::public(engine, "reports.api").profile(Profile::x402());
-        let paid = async |State(service): State<Arc<Service>>, request: Request, next: Next| {
-            service.paid(request, next).await
-        };
-        let gateway = Arc::new(Mutex::new(Gateway::default()));
-        let report = any(async |request: Request| {
-            let (parts, body) = request.into_parts();
-            let body = to_bytes(body, usize::MAX).await.unwrap();
-            format!("the report of {}", name(number(&parts.uri, &body)))
-        });
-        let router = Router::new()
-            .fallback_service(report)
-            .layer(from_fn_with_state(Arc::clone(&service), paid))
-            .layer(layer)
-            .layer(from_fn_with_state(Arc::clone(&gateway), pass));
-        let server = Server::start(router).await;
-        let proxy = service.proxy.get_or_init(|| TcpProxy::start(server.addr));
-        for purchase in &service.purchases {
-            match purchase.fault {
-                Fault::LosesChallenge => proxy.drop_next_reply_to(name(purchase.number)),
-                Fault::Doubles => drop(gateway.lock().unwrap().doubles.insert(purchase.number)),
-                _ => {}
-            }
-        }
-        let base = format!("http://{}", proxy.addr());
-        let client = PaymentSdk::start(Sdk::X402ForNode, &base, REPEATS, PATIENCE);
-        Self {
-            service,
-            gateway,
-            client,
-            _server: server,
+/// A paid API behind a network, and its client.
+async fn open(engine: &Engine) -> (Arc<Service>, Scene) {
+    let network = Arc::new(Network::default());
+    let service = Arc::new(Service {
+        purchases: purchases(),
+        facilitator: Mutex::default(),
+        challenged: Mutex::default(),
+        network: Arc::clone(&network),
+    });
+    let layer = IdempotencyLayer::public(engine, "reports.api").profile(Profile::x402());
+    let paid = async |State(service): State<Arc<Service>>, request: Request, next: Next| {
+        service.paid(request, next).await
+    };
+    let report = any(async |request: Request| {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        format!("the report of {}", name(number(&parts.uri, &body)))
+    });
+    let router = Router::new()
+        .fallback_service(report)
+        .layer(from_fn_with_state(Arc::clone(&service), paid))
+        .layer(layer);
+    let scene = Scene::open(Sdk::X402ForNode, &network, router).await;
+    for purchase in &service.purchases {
+        if purchase.event == Event::LosesChallenge {
+            network.lay(purchase.number, Fault::LosesReply);
         }
     }
-
-    /// Makes purchases at the same time, with the ids of all and the orders of these, and returns their outcomes.
-    fn make(&mut self, of: impl Fn(usize) -> usize) -> Vec<Value> {
-        let purchases = self.service.purchases.clone();
-        let requests = purchases
-            .iter()
-            .map(|purchase| purchase.request(of(purchase.number)));
-        // It waits for a process, and the server needs this thread.
-        tokio::task::block_in_place(|| self.client.make(requests))
-    }
-
-    fn settlements(&self) -> usize {
-        self.service.facilitator.lock().unwrap().settlements.len()
-    }
-}
-
-fn is_replayed(outcome: &Value) -> bool {
-    outcome["headers"]["idempotent-replayed"] == "true"
+    (service, scene)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -310,25 +244,28 @@ fn is_replayed(outcome: &Value) -> bool {
 async fn a_paying_client_pays_once() {
     let (_redis, store) = started().await;
     let engine = persistent(Engine::builder(store)).build().unwrap();
-    let mut scene = Scene::open(&engine).await;
-    let purchases = scene.service.purchases.clone();
-    let outcomes = scene.make(|number| number);
+    let (service, mut scene) = open(&engine).await;
+    let purchases = &service.purchases;
+    // With the ids of all, and the orders of these.
+    let requests = |of: &dyn Fn(usize) -> usize| {
+        let requests = purchases.iter().map(|it| it.request(of(it.number)));
+        requests.collect::<Vec<_>>()
+    };
+    let outcomes = scene.make(requests(&|number| number));
 
-    let proxy = scene.service.proxy.get().unwrap();
     {
-        let facilitator = scene.service.facilitator.lock().unwrap();
-        let gateway = scene.gateway.lock().unwrap();
+        let facilitator = service.facilitator.lock().unwrap();
         let tries: u64 = outcomes
             .iter()
             .filter_map(|outcome| outcome["tries"].as_u64())
             .sum();
         println!(
-            "{} purchases, {tries} tries, {} requests, {} payments verified, {} settled; {:?}",
+            "{} purchases, {tries} tries, {} payments sent, {} verified, {} settled; {:?}",
             purchases.len(),
-            gateway.arrivals.values().sum::<usize>(),
+            scene.network.all_arrivals(),
             facilitator.verified.values().sum::<usize>(),
             facilitator.settlements.len(),
-            proxy.stats(),
+            scene.network.proxy().stats(),
         );
         for (purchase, outcome) in purchases.iter().zip(&outcomes) {
             assert_eq!(outcome["status"], 200, "{purchase:?}: {outcome}");
@@ -350,11 +287,12 @@ async fn a_paying_client_pays_once() {
             );
             assert_eq!(receipt["payer"], settlement.payer, "{outcome}");
             assert_eq!(outcome["payer"], settlement.payer, "{outcome}");
-            let has_repeated = !matches!(purchase.fault, Fault::None | Fault::Doubles);
+            let calm = [Fault::Calm, Fault::Doubles].map(Event::OfPayment);
+            let has_repeated = !calm.contains(&purchase.event);
             let tries = outcome["tries"].as_u64().unwrap();
             assert!(tries > u64::from(has_repeated), "{purchase:?}: {outcome}");
             let verified = facilitator.verified[&purchase.number];
-            let declined = usize::from(purchase.fault == Fault::Declines);
+            let declined = usize::from(purchase.event == Event::Declines);
             assert_eq!(
                 verified,
                 1 + declined,
@@ -368,7 +306,7 @@ async fn a_paying_client_pays_once() {
     for ((purchase, outcome), again) in purchases
         .iter()
         .zip(&outcomes)
-        .zip(scene.make(|number| number))
+        .zip(scene.make(requests(&|number| number)))
     {
         assert_eq!(again["status"], 200, "{purchase:?}: {again}");
         assert_eq!(again["body"], outcome["body"], "{purchase:?}");
@@ -377,12 +315,13 @@ async fn a_paying_client_pays_once() {
         assert!(is_replayed(&again), "{purchase:?}: {again}");
     }
     // Another request with the same id.
-    let others = scene.make(|number| (number + 1) % purchases.len());
+    let others = scene.make(requests(&|number| (number + 1) % purchases.len()));
     for (purchase, other) in purchases.iter().zip(others) {
         assert_eq!(other["status"], 409, "{purchase:?}: {other}");
         let problem: Value = serde_json::from_str(other["body"].as_str().unwrap()).unwrap();
         assert_eq!(problem["code"], "key-reused", "{purchase:?}: {other}");
         assert_eq!(other["receipt"], Value::Null);
     }
-    assert_eq!(scene.settlements(), purchases.len());
+    let facilitator = service.facilitator.lock().unwrap();
+    assert_eq!(facilitator.settlements.len(), purchases.len());
 }
