@@ -1,11 +1,11 @@
 //! A client that drives a log through the service: it times out, and calls again with the same request.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use idem_runtime::{Class, Classify as _, ErrorKind};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::error::PayError;
 use crate::faults::{Faults, Step};
 use crate::ledger::Books;
 use crate::place::Place;
-use crate::request::{Delivery, Operation, Request};
+use crate::request::{Delivery, Request};
 use crate::service::{Answer, Protection, Service};
 
 /// Number of tries before the client gives up.
@@ -33,8 +33,9 @@ pub(crate) struct Settings {
 pub(crate) struct Run {
     /// End of each delivery, in the order of the log.
     pub(crate) endings: Vec<Ending>,
-    /// The client's counts, in the order of [`Operation::ALL`].
-    pub(crate) traffic: [Traffic; 3],
+    pub(crate) calls: usize,
+    /// Calls whose answer did not reach the client in time.
+    pub(crate) lost: usize,
     pub(crate) books: Books,
     pub(crate) service: Arc<Service>,
     pub(crate) elapsed: Duration,
@@ -55,14 +56,6 @@ pub(crate) enum Ending {
     GivenUp(PayError),
 }
 
-/// The client's counts for one operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) calls: u64,
-    /// Calls whose answer did not reach the client in time.
-    pub(crate) lost: u64,
-}
-
 #[derive(Debug)]
 struct Client {
     service: Arc<Service>,
@@ -70,8 +63,8 @@ struct Client {
     protection: Protection,
     tasks: Semaphore,
     ended: AtomicUsize,
-    traffic: Mutex<[Traffic; 3]>,
-    lost: Mutex<Vec<JoinHandle<Answer>>>,
+    calls: AtomicUsize,
+    missed: Mutex<Vec<JoinHandle<Answer>>>,
 }
 
 /// Delivers every delivery until it has ended.
@@ -89,8 +82,8 @@ pub(crate) async fn run(
         protection: settings.protection,
         tasks: Semaphore::new(settings.tasks),
         ended: AtomicUsize::new(0),
-        traffic: Mutex::default(),
-        lost: Mutex::default(),
+        calls: AtomicUsize::new(0),
+        missed: Mutex::default(),
     });
     let total = deliveries.len();
     let delivering = deliveries.iter().cloned().map(|delivery| {
@@ -105,11 +98,16 @@ pub(crate) async fn run(
     for delivery in delivering.collect::<Vec<_>>() {
         endings.push(delivery.await.expect("a delivery does not panic"));
     }
-    let traffic = client.finish().await;
+    let mut lost = 0;
+    for call in client.missed.lock().await.drain(..) {
+        let _ = call.await.expect("a call does not panic");
+        lost += 1;
+    }
     let books = service.ledger.books().await;
     Ok(Run {
         endings,
-        traffic,
+        calls: client.calls.load(Ordering::Relaxed),
+        lost,
         books: books.map_err(|error| format!("cannot read the books: {error}"))?,
         service,
         elapsed: started.elapsed(),
@@ -126,7 +124,7 @@ fn show_progress(done: usize, total: usize) {
 
 impl Client {
     /// Calls until the delivery ends. During a pause, other deliveries have their turn.
-    async fn deliver(&self, delivery: &Delivery) -> Ending {
+    async fn deliver(self: &Arc<Self>, delivery: &Delivery) -> Ending {
         let mut pause = PAUSE;
         let mut last = PayError::ProviderTimeout;
         for nth in 1..=TRIES {
@@ -148,35 +146,17 @@ impl Client {
     }
 
     async fn call(&self, request: &Request) -> Answer {
-        self.count(request.operation(), |traffic| traffic.calls += 1);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.service.handle(request.clone(), self.protection).await
     }
 
     /// A time-out: the request reaches the service, which continues; its answer comes too late.
-    async fn call_and_miss(&self, request: &Request, nth: u32) {
-        self.count(request.operation(), |traffic| {
-            traffic.calls += 1;
-            traffic.lost += 1;
-        });
-        let (service, sent, protection) =
-            (Arc::clone(&self.service), request.clone(), self.protection);
-        let call = tokio::spawn(async move { service.handle(sent, protection).await });
+    async fn call_and_miss(self: &Arc<Self>, request: &Request, nth: u32) {
+        let (client, request) = (Arc::clone(self), request.clone());
+        let call = tokio::spawn(async move { client.call(&request).await });
         // The first time-out comes while the call still runs, the second when it is over.
         sleep(Duration::from_millis(if nth == 1 { 8 } else { 80 })).await;
-        lock(&self.lost).push(call);
-    }
-
-    /// Waits for the calls that timed out, and returns the counts of each operation.
-    async fn finish(&self) -> [Traffic; 3] {
-        let lost = std::mem::take(&mut *lock(&self.lost));
-        for call in lost {
-            let _ = call.await.expect("a call does not panic");
-        }
-        *lock(&self.traffic)
-    }
-
-    fn count(&self, operation: Operation, count: impl FnOnce(&mut Traffic)) {
-        count(&mut lock(&self.traffic)[operation as usize]);
+        self.missed.lock().await.push(call);
     }
 }
 
@@ -193,8 +173,4 @@ fn ending(error: PayError) -> Ending {
         _ if error.class() == Class::Unknown => Ending::Unknown,
         _ => Ending::Declined(error),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

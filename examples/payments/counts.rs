@@ -1,6 +1,7 @@
-//! Counts of the engine's events: the source of the table.
+//! Counts of the engine's events, and their table.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use idem_runtime::{
@@ -26,32 +27,55 @@ refused, still running: told when to call again
 refused, outcome unknown: a person has to look
 refused, other: the store is down, say";
 
-/// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
-pub(crate) const TROUBLE: &str = "TROUBLE";
-
-/// Each row's name and its meaning.
-pub(crate) fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
-    ROWS.lines().filter_map(|row| row.split_once(": "))
-}
+/// An unexpected event.
+const TROUBLE: &str = "TROUBLE";
 
 /// Counts the events of an engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts(Arc<Mutex<BTreeMap<(Operation, &'static str), u64>>>);
 
 impl Counts {
-    /// How often a row was counted for an operation.
-    pub(crate) fn of(&self, operation: Operation, row: &'static str) -> u64 {
+    /// How often a row was counted for each operation.
+    fn of(&self, row: &'static str) -> [u64; 3] {
         let counts = self.lock();
-        counts.get(&(operation, row)).copied().unwrap_or_default()
-    }
-
-    /// Number of calls of an operation that ended.
-    pub(crate) fn calls(&self, operation: Operation) -> u64 {
-        rows().map(|(row, _)| self.of(operation, row)).sum()
+        let of = |operation| counts.get(&(operation, row)).copied().unwrap_or_default();
+        Operation::ALL.map(of)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Operation, &'static str), u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A row for each result of a call, with its number for each operation and their sum.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = "what idem made of the calls";
+        let [pay, refund, notify, all] = ["pay", "refund", "notify", "all"];
+        writeln!(f, "  {head:<30}{pay:>8}{refund:>8}{notify:>8}{all:>8}")?;
+        let mut row = |name, [pay, refund, notify]: [u64; 3], note| {
+            let all = pay + refund + notify;
+            writeln!(
+                f,
+                "  {name:<30}{pay:>8}{refund:>8}{notify:>8}{all:>8}   {note}"
+            )
+        };
+        let mut calls = [0; 3];
+        for (name, note) in ROWS.lines().filter_map(|row| row.split_once(": ")) {
+            let counts = self.of(name);
+            calls = [0, 1, 2].map(|i| calls[i] + counts[i]);
+            row(name, counts, note)?;
+        }
+        row("calls", calls, "")?;
+        let trouble = self.of(TROUBLE);
+        if trouble != [0; 3] {
+            row(
+                TROUBLE,
+                trouble,
+                "answers not stored, leases lost, bodies dropped",
+            )?;
+        }
+        Ok(())
     }
 }
 

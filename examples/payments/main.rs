@@ -15,7 +15,6 @@ mod ledger;
 mod notes;
 mod place;
 mod provider;
-mod report;
 mod request;
 mod service;
 
@@ -54,7 +53,7 @@ network fail on purpose, and the client calls again.
 /// Runs the log; returns whether the books agree with it.
 async fn payments(args: &Args) -> Result<bool, String> {
     let log = Log::read();
-    say(&format!("{INTRODUCTION}\n{}", report::describe(&log)));
+    say(&format!("{INTRODUCTION}\n{log}"));
 
     let counts = Counts::default();
     let (place, words) = Place::open(args, &counts).await?;
@@ -78,10 +77,11 @@ async fn payments(args: &Args) -> Result<bool, String> {
 
 fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     say(&format!(
-        "\n{} tasks at once, {:.1} s\n\n{}\n",
+        "\n{} tasks at once, {:.1} s: {} calls, of which {} lost their answer on the way\n\n",
         args.tasks,
         run.elapsed.as_secs_f64(),
-        report::calls(log, &run.traffic)
+        run.calls,
+        run.lost,
     ));
     let evidence = Evidence::of(log, run);
     let findings = evidence.check();
@@ -91,7 +91,7 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
             run.service.bodies()
         ));
     } else {
-        say(&format!("{}\n", report::table(counts)));
+        say(&format!("{counts}\n"));
         say(&format!(
             "When a body runs again after a system error, its call of the provider is a repeat too.\n\
              {} were, and the provider knew them by `context().derive_key(\"provider\")`.\n\n",

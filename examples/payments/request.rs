@@ -1,6 +1,7 @@
 //! Requests and answers of the service, and the log of webhooks that brings them.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -114,8 +115,6 @@ pub(crate) struct Delivery {
     /// Its own id: every attempt of the provider has another.
     #[serde(rename = "delivery")]
     pub(crate) id: String,
-    /// Time of sending, as text that sorts by time.
-    pub(crate) sent_at: String,
     #[serde(flatten)]
     pub(crate) request: Request,
 }
@@ -140,29 +139,39 @@ impl Log {
         log
     }
 
-    /// Number of deliveries of this operation, and of their distinct ids.
-    pub(crate) fn count(&self, operation: Operation) -> (usize, usize) {
-        let of = |request: &&Request| request.operation() == operation;
-        let ids: HashSet<_> = self.requests().filter(of).map(Request::id).collect();
-        (self.requests().filter(of).count(), ids.len())
-    }
-
-    /// Number of deliveries sent before the one that precedes them in the log.
-    pub(crate) fn out_of_order(&self) -> usize {
-        let pairs = self.deliveries.windows(2);
-        let older = pairs.filter(|pair| pair[1].sent_at < pair[0].sent_at);
-        older.count()
-    }
-
     /// Number of ids that were sent with more than one content.
-    pub(crate) fn conflicts(&self) -> usize {
+    fn conflicts(&self) -> usize {
         let contents: HashSet<_> = self.requests().collect();
         let ids: HashSet<_> = self.requests().map(|r| (r.operation(), r.id())).collect();
         contents.len() - ids.len()
     }
 
-    fn requests(&self) -> impl Iterator<Item = &Request> {
+    fn requests(&self) -> impl Iterator<Item = &Request> + Clone {
         self.deliveries.iter().map(|delivery| &delivery.request)
+    }
+}
+
+/// A summary, in a few lines.
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (good, bad) = (self.deliveries.len(), self.bad.len());
+        writeln!(f, "  {good} deliveries, {bad} bad lines")?;
+        let names = ["payments", "refunds", "messages"];
+        for (name, operation) in names.into_iter().zip(Operation::ALL) {
+            let of = self.requests().filter(|it| it.operation() == operation);
+            let ids: HashSet<_> = of.clone().map(Request::id).collect();
+            let (ids, deliveries) = (ids.len(), of.count());
+            writeln!(f, "  {ids:>5} {name:<8} in {deliveries:>5} deliveries")?;
+        }
+        let conflicts = self.conflicts();
+        writeln!(
+            f,
+            "  {conflicts:>5} ids come with two contents, as the same payment with another amount"
+        )?;
+        for (line, defect) in &self.bad {
+            writeln!(f, "  line {line} is skipped: {defect}")?;
+        }
+        Ok(())
     }
 }
 

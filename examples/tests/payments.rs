@@ -88,8 +88,8 @@ async fn the_log_passes_the_check_and_altered_books_do_not() {
     // What a run without the attribute does not show: a movement that is lost, and an amount that is wrong.
     let books = format!("sqlite:{}", file.display());
     let mut books = SqliteConnection::connect(&books).await.unwrap();
-    let lose = "DELETE FROM journal WHERE position = 1 RETURNING movement ->> 'number'";
-    let lost: String = sqlx::query_scalar(lose)
+    let delete = "DELETE FROM journal WHERE position = 1 RETURNING movement ->> 'number'";
+    let lost: String = sqlx::query_scalar(delete)
         .fetch_one(&mut books)
         .await
         .unwrap();
