@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ impl TableName {
 
     /// The refusal of a row of this name by a constraint.
     fn refused(&self, error: sqlx::Error) -> Refusal {
-        match error.as_database_error().map(|error| error.kind()) {
+        match error.as_database_error().map(DatabaseError::kind) {
             Some(ErrorKind::UniqueViolation) => Refusal::AlreadyExists(self.text()),
             Some(ErrorKind::ForeignKeyViolation) => {
                 Refusal::NoSuchNamespace(self.namespace.clone())
