@@ -11,10 +11,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePo
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens or creates a file: a pool of so many connections, and idem's records.
-///
-/// # Errors
-///
-/// A sentence for the person who started the program.
 pub async fn sqlite(file: &Path, connections: u32) -> Result<(SqlitePool, SqliteStore), String> {
     let options = SqliteConnectOptions::new().filename(file);
     // Same mode as the store: readers do not wait for the writer.
@@ -41,7 +37,6 @@ pub fn now() -> u64 {
 ///
 /// The `target` directory belongs to one clone of the repository, so that neither another user nor
 /// another clone finds the same file.
-#[must_use]
 pub fn beside_the_program(name: &str) -> PathBuf {
     let program = std::env::current_exe().ok();
     let place = program.as_deref().and_then(|program| program.parent());

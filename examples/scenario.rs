@@ -29,10 +29,6 @@ pub struct Options {
 
 impl Options {
     /// An engine over the store, or one that protects nothing.
-    ///
-    /// # Panics
-    ///
-    /// Never: the defaults are within their bounds.
     pub fn engine(self, store: impl Store) -> Engine {
         let engine = self.builder(store).build();
         engine.expect("the defaults are within their bounds")
@@ -73,21 +69,12 @@ impl<S> Server<S> {
 
 impl Server<RedisServer> {
     /// `REDIS_URL`, or a `redis-server` of its own.
-    ///
-    /// # Panics
-    ///
-    /// If `redis-server` is not installed.
-    #[must_use]
     pub fn redis() -> Self {
         let start = || RedisServer::builder().append_only_every_second().start();
         Self::named("REDIS_URL", start, RedisServer::url)
     }
 
     /// A connection with more patience than the default, whose half a second makes a busy machine lose replies.
-    ///
-    /// # Errors
-    ///
-    /// Those of the server.
     pub async fn client(&self) -> RedisResult<MultiplexedConnection> {
         let patience = Some(Duration::from_secs(10));
         let config = AsyncConnectionConfig::new()
@@ -102,25 +89,12 @@ impl Server<RedisServer> {
 
 impl Server<PostgresServer> {
     /// `DATABASE_URL`, or a `PostgreSQL` of its own.
-    ///
-    /// # Panics
-    ///
-    /// If `postgres` is not installed.
-    #[must_use]
     pub fn postgres() -> Self {
         let start = || PostgresServer::builder().durable().start();
         Self::named("DATABASE_URL", start, |server| server.url())
     }
 
     /// A pool of so many connections to new tables in [`postgres`](Self::postgres), and a store in this table.
-    ///
-    /// # Errors
-    ///
-    /// Those of the database.
-    ///
-    /// # Panics
-    ///
-    /// If `postgres` is not installed.
     pub async fn with_tables(
         tables: &'static str,
         records: &str,
@@ -163,7 +137,6 @@ pub struct Books {
 
 impl Books {
     /// Empty books under a title.
-    #[must_use]
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -205,7 +178,6 @@ impl Books {
 
     /// Prints the rows, and is the exit code of the program: 1 unless every figure is as expected.
     #[allow(clippy::print_stdout, reason = "the programs show their books")]
-    #[must_use]
     pub fn close(&self) -> ExitCode {
         println!("{:<60} {:>12}   expected", self.title, "counted");
         for [what, counted, expected] in &self.rows {
@@ -223,16 +195,11 @@ impl Books {
 }
 
 /// The number that a query returns.
-///
-/// # Errors
-///
-/// Those of the database.
 pub async fn count(pool: &PgPool, sql: &'static str) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(sql).fetch_one(pool).await
 }
 
 /// The pause that idem's error asks for before a repeat, where there may be one.
-#[must_use]
 pub fn pause(error: &Error) -> Option<Duration> {
     let pause = error.retry_after().unwrap_or_default();
     error
@@ -241,10 +208,6 @@ pub fn pause(error: &Error) -> Option<Duration> {
 }
 
 /// A caller that repeats its call, after the pause that its error asks for: a hundred times, then it gives up.
-///
-/// # Errors
-///
-/// The last one of the call.
 pub async fn repeat<T, E, F>(
     mut call: impl FnMut() -> F,
     pause: impl Fn(&E) -> Option<Duration>,
@@ -331,19 +294,16 @@ impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
     }
 
     /// The answers that are other than the first one to the same call.
-    #[must_use]
     pub fn contradictions(&self) -> i64 {
         contradictions(&self.answers)
     }
 
     /// Calls a second.
-    #[must_use]
     pub fn per_second(&self) -> u128 {
         self.answers.len() as u128 * 1_000_000 / self.elapsed.as_micros().max(1)
     }
 
     /// The time that this percentage of the calls did not exceed.
-    #[must_use]
     pub fn within(&self, percent: usize) -> Duration {
         let last = self.times.len().saturating_sub(1);
         let time = self.times.get(last * percent / 100);

@@ -20,25 +20,20 @@ pub(crate) struct Owner {
     pub(crate) secret: String,
 }
 
-/// A cart.
 #[derive(Clone)]
 pub(crate) struct Cart {
     /// Token that the form is submitted with.
     pub(crate) token: String,
     /// Whether the form was submitted and failed in a way that permits another attempt.
     pub(crate) tried: bool,
-    /// Number of packets in the form.
     pub(crate) quantity: i64,
     /// Card in the form; empty before the first submission.
     pub(crate) card: String,
 }
 
-/// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Order {
-    /// Order number.
     pub(crate) id: String,
-    /// Number of packets.
     pub(crate) quantity: i64,
     /// Price, in cents.
     pub(crate) amount: i64,
@@ -51,18 +46,13 @@ pub(crate) struct Order {
 /// Outcome of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charged {
-    /// Charge number.
     pub(crate) id: String,
-    /// Whether the bank paid.
     pub(crate) paid: bool,
 }
 
-/// Totals of the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sold {
-    /// Paid orders.
     pub(crate) paid: u64,
-    /// Orders whose card was declined.
     pub(crate) declined: u64,
     /// Orders that are being paid, or whose payment was interrupted.
     pub(crate) open: u64,
@@ -146,14 +136,12 @@ impl Books {
         Ok(())
     }
 
-    /// This buyer's order of this number.
     pub(crate) async fn order(&self, id: &str, buyer: &str) -> Result<Option<Order>, sqlx::Error> {
         let find = sqlx::query_as::<_, Columns>(sql::FIND_ORDER).bind(id);
         let found = find.bind(buyer).fetch_optional(&self.0).await?;
         Ok(found.map(Order::from))
     }
 
-    /// The latest orders of this buyer.
     pub(crate) async fn orders_of(&self, buyer: &str) -> Result<Vec<Order>, sqlx::Error> {
         let find = sqlx::query_as::<_, Columns>(sql::ORDERS_OF).bind(buyer);
         let found = find.fetch_all(&self.0).await?;
@@ -178,7 +166,6 @@ impl Books {
         })
     }
 
-    /// Counts the orders and charges.
     pub(crate) async fn sold(&self) -> Result<Sold, sqlx::Error> {
         let orders = sqlx::query_as(sql::ORDERS).fetch_one(&self.0);
         let (orders, paid, declined): (i64, i64, i64) = orders.await?;

@@ -6,21 +6,16 @@ use super::books::Order;
 use super::provider::{Charge, ProviderDown};
 use super::shop::{PRICE, Shop};
 
-/// A purchase to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purchase<'a> {
-    /// The customer.
     pub(crate) buyer: &'a str,
-    /// Number of packets.
     pub(crate) quantity: u32,
-    /// The card to charge.
     pub(crate) card: &'a str,
 }
 
 /// Reason why an order is not paid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotPaid {
-    /// The bank declined.
     Declined,
     /// The provider did not answer; a retry is safe.
     ProviderDown,

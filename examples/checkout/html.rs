@@ -59,7 +59,6 @@ impl fmt::Display for Spell {
 }
 
 /// A page with this title. `main` is markup: texts in it are [`Text`].
-#[must_use]
 pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response {
     let title = Text(title);
     let html = format!(
@@ -81,7 +80,6 @@ pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response
 }
 
 /// A file of the example.
-#[must_use]
 pub fn file(content_type: &'static str, text: &'static str) -> Response {
     ([(CONTENT_TYPE, content_type)], text).into_response()
 }

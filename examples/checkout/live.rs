@@ -36,9 +36,7 @@ pub(crate) struct Live(Arc<Mutex<Log>>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     counts: BTreeMap<&'static str, u64>,
-    /// Number of bodies that were started.
     pub(crate) started: u64,
-    /// Number of bodies that have ended.
     pub(crate) ended: u64,
     /// The latest events, newest first.
     pub(crate) latest: VecDeque<Seen>,
@@ -51,7 +49,6 @@ impl Log {
 }
 
 impl Live {
-    /// Snapshot of the current state.
     pub(crate) fn look(&self) -> Log {
         self.log().clone()
     }

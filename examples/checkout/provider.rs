@@ -26,16 +26,13 @@ pub(crate) struct Provider {
     down: Arc<Mutex<HashSet<String>>>,
 }
 
-/// A charge to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge<'a> {
     /// The caller's name for it: the same name is the same charge.
     pub(crate) name: &'a str,
     /// In the smallest unit of the currency.
     pub(crate) amount: i64,
-    /// Three letters.
     pub(crate) currency: &'a str,
-    /// The card.
     pub(crate) card: &'a str,
 }
 

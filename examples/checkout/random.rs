@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 /// # Panics
 ///
 /// If the system has no randomness: the shop would be unsafe without it.
-#[must_use]
 pub(super) fn random_text(bytes: usize) -> String {
     let mut random = vec![0; bytes];
     getrandom::fill(&mut random).expect("the system has random numbers");

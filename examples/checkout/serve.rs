@@ -13,10 +13,6 @@ use super::shop::Shop;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Serves the shop until SIGTERM or Ctrl-C.
-///
-/// # Errors
-///
-/// A sentence for the operator, if it cannot serve, or if calls were still running at the end.
 pub async fn serve(listener: TcpListener, shop: Shop) -> Result<(), String> {
     let (stopping, mut stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;

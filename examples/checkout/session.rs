@@ -16,7 +16,6 @@ use super::random::random_text;
 pub(crate) struct Session(String);
 
 impl Session {
-    /// Text of the session.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

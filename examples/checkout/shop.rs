@@ -23,24 +23,15 @@ pub(crate) const SUBMIT: &str = "orders.submit";
 /// The shop. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Shop {
-    /// The engine that makes the calls idempotent.
     pub(crate) engine: Engine,
-    /// Carts, orders and charges.
     pub(crate) books: Books,
-    /// The payment provider.
     pub(crate) provider: Provider,
-    /// Executed and replayed calls.
     pub(crate) live: Live,
-    /// Lifetime of a form.
     pub(crate) form_life: Duration,
 }
 
 impl Shop {
     /// Opens the shop of the arguments, and describes its location in words.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for the person who started this.
     pub async fn open(args: &Args) -> Result<(Self, String), String> {
         let file = match &args.file {
             Some(file) => file.clone(),

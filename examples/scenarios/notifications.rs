@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
-use idem_examples::scenario::{Books, Options, Server};
+use idem_examples::scenario::{Books, Options, Server, pause, repeat};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Error, ErrorKind, Reconciled, context, idempotent};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,6 @@ use tokio::task::JoinSet;
 const TEXTS: u32 = 200;
 const MAILS: u32 = 100;
 const CALLERS: u32 = 4;
-const ATTEMPTS: u32 = 30;
 const CAPTCHAS: u32 = 20;
 const REQUESTS: u32 = 1_000;
 
@@ -127,25 +126,15 @@ mod gateway {
     }
 }
 
-/// A caller, who asks again until there is an answer.
-async fn insist<F: Future<Output = Result<usize, SendError>>>(
-    call: impl Fn() -> F,
-) -> Result<usize, SendError> {
-    let mut last = Err(SendError::TimedOut);
-    for _ in 0..ATTEMPTS {
-        last = call().await;
-        match &last {
-            Ok(_) => break,
-            Err(SendError::GatewayDown | SendError::TimedOut) => {}
-            Err(SendError::Idempotency(error)) => {
-                let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
-                if !unknown && !error.is_retryable() {
-                    break;
-                }
-            }
-        }
+/// The pause of a caller that asks again until there is an answer: also after an unknown outcome, which is then looked for.
+fn again(error: &SendError) -> Option<Duration> {
+    match error {
+        SendError::GatewayDown | SendError::TimedOut => Some(Duration::ZERO),
+        SendError::Idempotency(error) => match error.kind() {
+            ErrorKind::Unknown { .. } => Some(Duration::ZERO),
+            _ => pause(error),
+        },
     }
-    last
 }
 
 #[tokio::main]
@@ -161,14 +150,17 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     for n in 0..CALLERS * TEXTS {
         // Two texts for each phone.
         let (phone, text) = (n % (TEXTS / 2), format!("code {run}-{}", n % TEXTS));
-        calls.spawn(async move { insist(|| send_text(phone, text.clone())).await });
+        calls.spawn(async move { repeat(|| send_text(phone, text.clone()), again).await });
     }
     for n in 0..CALLERS * MAILS {
         let (number, to) = (
             format!("bill-{run}-{}", n % MAILS),
             format!("user-{}", n % MAILS),
         );
-        calls.spawn(async move { insist(|| send_mail(number.clone(), to.clone())).await });
+        calls.spawn(async move {
+            let call = || send_mail(number.clone(), to.clone());
+            repeat(call, again).await
+        });
     }
     let answers = calls.join_all().await;
     let told: HashSet<_> = answers.iter().flatten().collect();

@@ -22,7 +22,6 @@ pub struct InZooKeeper {
 
 impl InZooKeeper {
     /// A fixture whose records are under `root`, which must be empty. `client` bypasses the store.
-    #[must_use]
     pub fn new(store: &ZooKeeperStore, client: &Client, root: String) -> Self {
         Self {
             store: store.under(&root),

@@ -36,7 +36,6 @@ pub struct Place {
 
 impl Place {
     /// The nodes of `key` under `root`.
-    #[must_use]
     pub fn of(root: &str, key: &RecordKey) -> Self {
         let digest = hex(key.digest().as_bytes());
         let shard = format!("{}/{}", records(root), &digest[..2]);
@@ -51,13 +50,11 @@ impl Place {
 }
 
 /// The node that is written to read the server's time.
-#[must_use]
 pub fn clock(root: &str) -> String {
     format!("{root}/clock")
 }
 
 /// The folder of the shards.
-#[must_use]
 pub fn records(root: &str) -> String {
     format!("{root}/records")
 }
@@ -86,7 +83,6 @@ fn escape(name: &mut String, text: &str) {
 
 /// The data of a node: a record with its lifetime, counted from the time of the write. That
 /// time is the server's own, `mtime`, so that no client clock is involved.
-#[must_use]
 pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     let millis = u64::try_from(life.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX);
     // Bounded to 40 bits, as every lifetime of a record is.
