@@ -56,14 +56,24 @@ impl Observer for Silent {
 #[derive(Debug)]
 pub struct Server<S> {
     url: String,
-    /// The server, where the scenario has started it.
-    pub own: Option<S>,
+    _own: Option<S>,
 }
 
 impl<S> Server<S> {
     /// Its URL, for a client.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    fn named(variable: &str, start: impl FnOnce() -> S, url: impl FnOnce(&S) -> String) -> Self {
+        if let Ok(url) = std::env::var(variable) {
+            return Self { url, _own: None };
+        }
+        let own = start();
+        Self {
+            url: url(&own),
+            _own: Some(own),
+        }
     }
 }
 
@@ -108,19 +118,6 @@ impl Server<PostgresServer> {
         let store = store.await?;
         store.migrate().await?;
         Ok((server, pool, store))
-    }
-}
-
-impl<S> Server<S> {
-    fn named(variable: &str, start: impl FnOnce() -> S, url: impl FnOnce(&S) -> String) -> Self {
-        if let Ok(url) = std::env::var(variable) {
-            return Self { url, own: None };
-        }
-        let own = start();
-        Self {
-            url: url(&own),
-            own: Some(own),
-        }
     }
 }
 
