@@ -168,9 +168,13 @@ pub mod steps {
     pub use crate::call::{Hook, NoHook, StepHook, StepName};
 }
 
-#[doc(hidden)] // parameters and bounds of `CallBuilder`, which no user names
+/// Lives that answers choose: see [`CallBuilder::ttl_of`].
 pub mod life {
-    pub use crate::outcome::chosen_life::{ChosenLife, IntoLife, LifeOf, OpenLife, TtlOf, ValueIs};
+    pub use crate::outcome::chosen_life::IntoLife;
+    #[doc(hidden)] // parameters and bounds of `CallBuilder`, which no user names
+    pub use crate::outcome::chosen_life::{
+        ChosenLife, LifeOf, NeedsNoBody, OpenLife, TtlOf, ValueIs,
+    };
 }
 
 /// What an [`Observer`] is given, and the observers of this crate: see [`guide::observing`].

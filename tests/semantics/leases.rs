@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use idem_runtime::claim::Completion;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::RecordKey;
 use idem_runtime::store::author::{CompleteReply, Header, RenewReply, StoreFuture};
@@ -12,6 +13,7 @@ use idem_tests::events::Events;
 
 use crate::prelude::*;
 use crate::rows::Row;
+use crate::steps::charged;
 
 on_every_store! {
     renewing_stops_when_the_body_ends_or_its_caller_leaves,
@@ -19,6 +21,7 @@ on_every_store! {
     the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run, a_lost_record_is_written_again,
     a_renewal_without_reply_is_tried_again, claims_of_one_moment_are_all_renewed,
     a_renewal_that_outlives_its_body_is_the_last_one,
+    a_renewal_that_outlives_the_answer_leaves_its_key_free,
     a_body_that_starts_because_nothing_landed_has_a_whole_lease,
     an_observer_that_panics_costs_no_answer_and_no_lease,
 }
@@ -141,6 +144,45 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
     let again = fixture.pay_far().run(|_| async { receipt(3) });
     assert_eq!(until(&fixture, again).await, receipt(3));
     assert_eq!(other.end().await, receipt(2));
+}
+
+/// A renewal in transit while the answer is stored, and while its short life passes: it finds no record.
+async fn a_renewal_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
+    for (has_steps, is_overtaken) in [(false, false), (true, false), (false, true)] {
+        let _row = Row::new(&fixture, (has_steps, is_overtaken));
+        let claim = claimed(fixture.pay()).await;
+        let renewal = if has_steps {
+            let step = claim.context().step("charge", async |_| receipt(1));
+            assert_eq!(step.await, receipt(1));
+            StoreOperation::Append
+        } else {
+            StoreOperation::Renew
+        };
+        fixture.fail(renewal, [Fault::Held]);
+        let (renewals, released) = (
+            fixture.count(renewal),
+            fixture.count(StoreOperation::Release),
+        );
+        third(&fixture).await;
+        sent(&fixture, renewal, renewals + 1).await;
+        if is_overtaken {
+            fixture.pass_in_store(LEASE_OVER);
+            let second = claimed(fixture.pay_far()).await;
+            let completed = second.complete_for(Receipt { run: 2 }, Duration::ZERO);
+            completed.await.unwrap();
+        }
+        let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
+        let is_adopted = matches!(completed.await.unwrap(), Completion::Adopted(_));
+        assert_eq!(is_adopted, is_overtaken);
+        fixture.pass_in_store(Duration::from_secs(1));
+        fixture.store.deliver();
+        sent(&fixture, StoreOperation::Release, released + 1).await;
+        let charge = Runs::default();
+        let again = charged(fixture.pay_far(), &charge, receipt(2));
+        assert_eq!(until(&fixture, again).await, receipt(2));
+        assert_eq!(charge.count(), 1, "nothing remains of the first call");
+        assert_eq!(stands(&fixture).await.1, 1, "nor is it counted");
+    }
 }
 
 async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fixture) {

@@ -24,7 +24,7 @@ use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
-use crate::outcome::chosen_life::{IntoLife, LifeOf, OpenLife, TtlOf};
+use crate::outcome::chosen_life::{IntoLife, LifeOf, NeedsNoBody, OpenLife, TtlOf};
 use crate::outcome::on_error::Classified;
 use crate::outcome::reconciled::IntoReconciled;
 use crate::outcome::{Outcome, Output};
@@ -393,9 +393,7 @@ impl<P, L> CallBuilder<P, L> {
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
         entry(self.call).await
     }
-}
 
-impl<P> CallBuilder<P> {
     /// Claims the key and leaves body and completion to the caller.
     ///
     /// # Errors
@@ -405,7 +403,10 @@ impl<P> CallBuilder<P> {
     /// # Cancel safety
     ///
     /// A claim in progress is released.
-    pub async fn begin(self) -> Result<Acquired, Error> {
+    pub async fn begin(self) -> Result<Acquired, Error>
+    where
+        L: NeedsNoBody,
+    {
         // Consumed by every call, see `Drive::poll_start`.
         tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.

@@ -17,7 +17,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::{EffectivePolicy, LONG};
-use crate::record::transition::{AppendReply, ClaimRequest, RenewReply};
+use crate::record::transition::{AppendReply, ClaimRequest, Remains, RenewReply};
 use crate::record::{Header, Journal, Unreadable};
 use crate::store::{Store, StoreError, StoreFuture};
 
@@ -84,6 +84,8 @@ pub(crate) struct RenewalSlot {
     /// The record says that the outcome is unknown, until the answer is complete. A renewal that finds no claim is no
     /// loss.
     unclaimed: AtomicBool,
+    /// The store has the answer: no body needs the claim any more.
+    answered: AtomicBool,
 }
 
 /// The lease is being renewed right now, or is lost.
@@ -101,6 +103,7 @@ impl Default for RenewalSlot {
             collected: AtomicBool::default(),
             unknown_sent: AtomicBool::default(),
             unclaimed: AtomicBool::default(),
+            answered: AtomicBool::default(),
         }
     }
 }
@@ -198,6 +201,11 @@ impl Lease {
     pub(crate) fn mark_unknown_sent(&self) {
         // Set before the unknown outcome is sent, and so before a renewal can find it.
         self.slot.unknown_sent.store(true, Ordering::Release);
+    }
+
+    /// Marks the answer of the key as stored: that of this attempt, or of another one.
+    pub(crate) fn mark_answered(&self) {
+        self.slot.answered.store(true, Ordering::Release);
     }
 
     /// Extends the lease without a claim: while the outcome is unknown, no other attempt is granted the key.
@@ -339,11 +347,24 @@ impl Renewal {
     }
 
     /// Sends it. A record that was lost is written again, with its journal.
-    pub(crate) fn send<'a>(
-        &'a self,
-        store: &'a dyn Store,
-        lease: &'a Lease,
-    ) -> StoreFuture<'a, RenewReply> {
+    pub(crate) async fn send(
+        &self,
+        store: &dyn Store,
+        lease: &Lease,
+    ) -> Result<RenewReply, StoreError> {
+        let reply = self.renew(store, lease).await?;
+        if reply == RenewReply::Reasserted && lease.slot.answered.load(Ordering::Acquire) {
+            // It arrived after the life of the answer: without a body, the claim would block the key for a lease.
+            let (owner, none) = (&self.claim.owner, Journal::default());
+            let steps = (!self.journal.is_empty()).then_some((&none, None));
+            let nothing = Remains::Nothing;
+            store.release(&lease.key, owner, nothing, steps).await?;
+            return Ok(RenewReply::Lost);
+        }
+        Ok(reply)
+    }
+
+    fn renew<'a>(&'a self, store: &'a dyn Store, lease: &'a Lease) -> StoreFuture<'a, RenewReply> {
         let Self { claim, journal } = self;
         if journal.is_empty() {
             return store.renew(&lease.key, claim);

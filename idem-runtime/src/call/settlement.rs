@@ -554,6 +554,7 @@ impl HeldClaim {
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
+                    self.lease.mark_answered();
                     self.emit(EventKind::Adopted);
                     self.cache_answer(permit, &record, left, sent);
                     self.notify_followers(|| Some(record.clone()), left, sent);
@@ -600,6 +601,7 @@ impl HeldClaim {
             // The answer is on its way; the event of its end follows.
             self.lease.extend_unclaimed();
         } else {
+            self.lease.mark_answered();
             self.emit(EventKind::Completed {
                 outcome,
                 late,

@@ -6,7 +6,7 @@
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|
-//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, and storing the unknown outcome is repeated | its answer counts, and the caller is refused; this one is stored if the other attempt ends without an answer |
+//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, storing the unknown outcome is repeated, and the answer is stored in any case | its answer counts, and the caller is refused; this one is stored if the other attempt ends without an answer |
 //! | while the answer comes | the outcome is unknown | nothing is sent | only after a reset by an operator, see below |
 //! | while the complete answer is stored | the outcome is unknown | storing continues in the background, as of every answer | its stored answer counts; while it holds a claim, this answer waits for it |
 //!
@@ -26,8 +26,9 @@ use crate::call::settlement::{Ending, EndingGuard, HeldClaim, Settled, Settling}
 use crate::env::call_span::CallSpan;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
+use crate::local::singleflight::LocalLease as _;
 use crate::outcome::codec::{Encoded, LaterAnswer};
-use crate::policy::OnLeaseLost;
+use crate::policy::{OnLeaseLost, OnUnconfirmed};
 use crate::record::OutcomeKind;
 use crate::record::unknown_cause::Cause;
 
@@ -77,9 +78,10 @@ impl HeldClaim {
         Box::pin(async move {
             let settled = match incomplete.begin().await {
                 None => Settled::Own,
-                // The successor may still crash or release the key: then the complete answer saves a third run.
-                Some(overtaken @ Settled::Overtaken(_)) => overtaken,
-                Some(settled) => return settled,
+                Some(settled) if incomplete.held.is_none() => return settled,
+                // The caller repeats the call, and is to get the complete answer. Of an overtaken one the successor may
+                // still crash or release the key: then this answer saves a third run.
+                Some(settled) => settled,
             };
             let collected = CallSpan::current().instrument(incomplete.collect(*later));
             match Handle::try_current() {
@@ -92,12 +94,15 @@ impl HeldClaim {
 }
 
 impl IncompleteAnswer {
-    /// Sends the unknown outcome. `None`: the caller may get its answer.
+    /// Sends the unknown outcome. `None`: the caller may get its answer. If another answer counts, nothing is held any
+    /// more.
     async fn begin(&mut self) -> Option<Settled> {
-        let unconfirmed = (&self.held, &self.meanwhile);
-        let (Some(held), Meanwhile::Unconfirmed(Ending::Complete { finished, .. })) = unconfirmed
-        else {
-            return None;
+        let held = self.held.as_ref()?;
+        let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
+            // Another attempt may have answered since.
+            let is_late = held.lease.remaining().is_zero();
+            let is_refused = is_late && held.policy().on_unconfirmed() != OnUnconfirmed::Return;
+            return is_refused.then(|| Settled::Refused(held.unconfirmed(None)));
         };
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();
@@ -113,7 +118,7 @@ impl IncompleteAnswer {
                 None
             }
             None if held.may_return_unconfirmed() => None,
-            // Sending continues in the background: a stored unknown outcome prevents another run.
+            // Sending continues beside the stream: a stored unknown outcome prevents another run.
             None => Some(Settled::Refused(held.unconfirmed(None))),
             Some(overtaken @ Settled::Overtaken(_)) => Some(overtaken),
             Some(settled) => {

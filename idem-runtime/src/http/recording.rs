@@ -5,7 +5,7 @@
 //! itself.
 
 use std::future::poll_fn;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,8 +165,7 @@ impl<B: Body> StreamRecorder<B> {
         let (whole, client) = (recording.whole.clone(), recording.client.take());
         drop(recording);
         wake(client);
-        // Last, because its destructor is the handler's.
-        drop(stream);
+        drop_contained(stream);
         whole
     }
 }
@@ -185,9 +184,21 @@ impl<B: Body> Drop for StreamRecorder<B> {
     }
 }
 
+/// Drops a stream, whose destructor is the handler's. A panic of it, which the panic hook has reported, changes neither
+/// the answer nor what the client gets.
+fn drop_contained<T>(stream: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(stream)));
+}
+
 fn wake(client: Option<Waker>) {
     if let Some(client) = client {
         client.wake();
+    }
+}
+
+impl<B: Body> Drop for StreamRecording<B> {
+    fn drop(&mut self) {
+        drop_contained(self.end.take());
     }
 }
 

@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use super::outcome::Sealed;
+
 /// The choice of an answer. The policy of its call bounds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChosenLife {
@@ -30,18 +32,22 @@ impl ChosenLife {
     }
 }
 
-/// Return type of a closure that chooses a life.
+/// Return type of a closure that chooses a life: `Duration`, or an `Option` of it.
 ///
-/// `Duration`, or an `Option` of it.
+/// Sealed. `None` chooses none: the life is the `ttl`.
 #[diagnostic::on_unimplemented(
     message = "the life of an answer is a `Duration` or an `Option<Duration>`, not `{Self}`",
     label = "this closure returns another type",
     note = "`None` keeps the answer for the `ttl` of the operation or its engine"
 )]
-pub trait IntoLife {
+pub trait IntoLife: Sealed {
     #[doc(hidden)]
     fn life(self) -> Option<Duration>;
 }
+
+impl Sealed for Duration {}
+
+impl Sealed for Option<Duration> {}
 
 impl IntoLife for Duration {
     fn life(self) -> Option<Duration> {
@@ -62,6 +68,17 @@ pub trait LifeOf<O> {
     #[doc(hidden)]
     fn life_of(&self, output: &O) -> ChosenLife;
 }
+
+/// A call whose claim may be begun without a body, which would choose the life.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a call with `ttl_of` has no `begin`: without a body there is no value that chooses its life",
+    label = "the closure of `ttl_of` would never be called",
+    note = "leave `ttl_of` out, and give the life to the claim: `claim.complete_for(value, life)`"
+)]
+pub trait NeedsNoBody {}
+
+impl NeedsNoBody for OpenLife {}
 
 /// Chooses none: every life is that of the policy.
 #[derive(Debug)]

@@ -3,29 +3,32 @@
 use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body::Frame;
 use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
-use idem_runtime::clock::Clock as _;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
+use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
-use idem_runtime::{Context, Engine, OnLeaseLost, OnRunning, OnUnconfirmed, Reconciled, context};
+use idem_runtime::{
+    Context, Engine, EngineBuilder, OnLeaseLost, OnOutage, OnRunning, OnUnconfirmed, Reconciled,
+    context,
+};
 use tokio::runtime::{Builder, Runtime};
 
-use super::bodies::{behind, is_lost, next};
+use super::bodies::{behind, next};
 use crate::client::{
-    Answer, Fixture, Gate, KEY, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data, frames,
-    gated, leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
+    Answer, Fixture, Gate, KEY, LOST, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data,
+    frames, gated, leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
 };
 use crate::server::{Server, with_key as raw};
 
@@ -34,52 +37,72 @@ const ONE: &str = "id: 1\ndata: tea\n\n";
 const TWO: &str = "id: 2\ndata: rum\n\n";
 const BOTH: &str = "id: 1\ndata: tea\n\nid: 2\ndata: rum\n\n";
 
-/// A service whose handler answers once, with a stream that the test writes.
+/// A service whose handler answers once, with a stream that the test writes, over a store that can fail.
 struct Shop {
     fixture: Fixture,
+    store: Faulty,
+    engine: Engine,
     layer: IdempotencyLayer,
     service: Router,
     source: Option<Source>,
+    /// The layer of another server over the same records.
+    other: IdempotencyLayer,
 }
 
 impl Shop {
-    fn open(set: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> Self {
-        let fixture = Fixture::new();
-        let layer = set(fixture.layer());
-        Self::of_type(fixture, layer, EVENTS, 200)
+    fn open(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Self {
+        Self::of_type(EVENTS, 200, set)
     }
 
-    fn of_type(fixture: Fixture, layer: IdempotencyLayer, of_type: &str, status: u16) -> Self {
-        let (source, body) = frames();
+    fn of_type(
+        of_type: &str,
+        status: u16,
+        set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
+    ) -> Self {
+        let fixture = Fixture::new();
+        let memory = MemoryStore::builder().clock(fixture.clock.clone()).build();
+        Self::over([memory.clone(), memory], fixture, (of_type, status), set)
+    }
+
+    /// Over the connections of two servers to one store.
+    fn over(
+        [here, there]: [impl Store; 2],
+        fixture: Fixture,
+        (of_type, status): (&str, u16),
+        set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
+    ) -> Self {
+        let store = Faulty::new(here);
+        let built = |engine: EngineBuilder| engine.clock(fixture.clock.clone()).build().unwrap();
+        let engine = built(Engine::builder(store.clone()).observer(fixture.events.clone()));
+        let layer = |engine| set(IdempotencyLayer::public(engine, "shop.api"));
+        let other = built(Engine::builder(there));
+        let (layer, other) = (layer(&engine), layer(&other));
+        let (source, frames) = frames();
+        let body = HandlersBody {
+            frames,
+            dies_at_its_end: false,
+        };
         let stream = Response::builder().header("content-type", of_type);
-        let stream = stream.header("x-node", "a").status(status).body(body);
-        let service = behind(layer.clone(), &fixture, stream.unwrap());
+        let stream = stream.header("x-node", "a").status(status);
+        let stream = stream.body(Body::new(body)).unwrap();
         Self {
+            service: behind(layer.clone(), &fixture, stream),
             fixture,
+            store,
+            engine,
             layer,
-            service,
             source: Some(source),
+            other,
         }
     }
 
-    /// With its engine over a store that can fail; and a layer of another server over the same records.
-    fn with_faults(
-        set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
-    ) -> (Self, Faulty, IdempotencyLayer) {
-        let fixture = Fixture::new();
-        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
-        let faulty = Faulty::new(store.clone());
-        let engine = Engine::builder(faulty.clone()).clock(fixture.clock.clone());
-        let engine = engine.observer(fixture.events.clone()).build().unwrap();
-        let layer = set(IdempotencyLayer::public(engine, "shop.api"));
-        let other = Engine::builder(store).clock(fixture.clock.clone());
-        let other = set(IdempotencyLayer::public(other.build().unwrap(), "shop.api"));
-        (Self::of_type(fixture, layer, EVENTS, 200), faulty, other)
+    fn source(&self) -> &Source {
+        self.source.as_ref().unwrap()
     }
 
     /// The handler sends this.
     fn write(&self, text: &'static str) {
-        self.source.as_ref().unwrap().send(data(text)).unwrap();
+        self.source().send(data(text)).unwrap();
     }
 
     /// The handler ends the stream.
@@ -99,6 +122,17 @@ impl Shop {
         self.fixture.saw("completed value", 1).await;
     }
 
+    /// Waits for this, and advances the time meanwhile.
+    async fn passes(&self, what: &str, so: impl Fn() -> bool) {
+        patiently(what, async {
+            while !so() {
+                self.fixture.clock.advance(Duration::from_millis(100));
+                others().await;
+            }
+        })
+        .await;
+    }
+
     async fn entry(&self) -> Entry {
         let name = KEY.trim_matches('"');
         self.layer.entry(None, name).await.unwrap().unwrap()
@@ -106,6 +140,50 @@ impl Shop {
 
     async fn repeat(&self) -> Answer {
         send(&self.service, order("")).await
+    }
+
+    /// A service of the other server.
+    fn elsewhere(&self) -> Router {
+        let other = self.other.clone();
+        self.fixture.orders(other, |run| run.to_string())
+    }
+}
+
+/// At this word the handler's body panics.
+const PANIC: &str = "panic";
+/// After this word it panics when it is dropped.
+const FUSE: &str = "fuse";
+
+struct HandlersBody {
+    frames: Body,
+    dies_at_its_end: bool,
+}
+
+impl http_body::Body for HandlersBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        loop {
+            let frame = ready!(Pin::new(&mut self.frames).poll_frame(cx));
+            let word = frame
+                .as_ref()
+                .and_then(|frame| frame.as_ref().ok()?.data_ref());
+            assert!(word.is_none_or(|word| word != PANIC), "the handler dies");
+            if word.is_none_or(|word| word != FUSE) {
+                return Poll::Ready(frame);
+            }
+            self.dies_at_its_end = true;
+        }
+    }
+}
+
+impl Drop for HandlersBody {
+    fn drop(&mut self) {
+        assert!(!self.dies_at_its_end, "the handler dies at its end");
     }
 }
 
@@ -152,8 +230,6 @@ async fn a_stream_reaches_its_client_as_it_comes_and_repeats_as_a_whole() {
     for _ in 0..2 {
         assert_both(&server.ask(raw(KEY, "")).await);
     }
-    let events = shop.fixture.events.all();
-    assert_eq!(shop.fixture.events.count("completed"), 1, "{events:?}");
     assert_eq!(shop.fixture.runs(), 1);
 }
 
@@ -178,22 +254,18 @@ async fn a_client_that_leaves_finds_all_of_the_stream() {
 /// The handler has answered, and its client does not know it yet.
 #[tokio::test]
 async fn a_client_that_leaves_before_the_first_byte_finds_all_of_the_stream() {
-    let fixture = Fixture::new();
-    let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
-    let engine = engine.observer(fixture.events.clone()).build().unwrap();
-    let layer = IdempotencyLayer::public(engine, "shop.api");
-    let mut shop = Shop::of_type(fixture, layer, EVENTS, 200);
-    store.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+    let mut shop = Shop::open(|layer| layer);
+    shop.store
+        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     let client = spawn(&shop.service, order(""));
     patiently("it is stored that the outcome is unknown", async {
-        while store.count(StoreOperation::Complete) == 0 {
+        while shop.store.count(StoreOperation::Complete) == 0 {
             tokio::task::yield_now().await;
         }
     })
     .await;
     leave(client).await;
-    store.deliver();
+    shop.store.deliver();
     shop.write(ONE);
     shop.write(TWO);
     shop.end();
@@ -208,8 +280,7 @@ async fn a_slow_client_does_not_slow_the_recording() {
     let mut response = call(&shop.service, order("")).await;
     let part = Bytes::from(vec![b'x'; 100_000]);
     for _ in 0..3 {
-        let source = shop.source.as_ref().unwrap();
-        source.send(data(part.clone())).unwrap();
+        shop.source().send(data(part.clone())).unwrap();
         // The recorder takes a part of it before the end.
         others().await;
     }
@@ -228,114 +299,138 @@ async fn a_slow_client_does_not_slow_the_recording() {
     assert_eq!(shop.repeat().await.body.len(), 300_000);
 }
 
-#[tokio::test]
-async fn a_stream_that_breaks_off_has_an_unknown_outcome() {
-    for policy in [StatusPolicy::careful(), StatusPolicy::draft()] {
-        let shop = Shop::open(|layer| layer.status_policy(policy));
-        let mut response = shop.first().await;
-        let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let source = shop.source.as_ref().unwrap();
-        source.send(Err(broken)).unwrap();
-        assert!(next(&mut response).await.unwrap().is_err());
-        assert!(next(&mut response).await.is_none());
-        shop.fixture.saw("completed unknown", 1).await;
-        let row = ("again", order(""), UNKNOWN);
-        shop.fixture.walk(&shop.service, [row]).await;
-        // By then it cannot go on.
-        shop.fixture.clock.advance(Duration::from_mins(16));
-        let late = shop.repeat().await;
-        assert_eq!(late.json()["retryable"], false);
-        assert_eq!(late.header("retry-after"), None);
-        assert_eq!(shop.fixture.runs(), 1);
-    }
+/// What becomes of a stream after its first event.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Ends,
+    /// And its destructor panics.
+    EndsBadly,
+    BreaksOff,
+    Panics,
+    /// Over a limit of 30 bytes. If its client has left, its destructor panics.
+    GoesOn,
+    /// The same, until the time of its handler is over.
+    Outlasts,
 }
+use Then::{BreaksOff, Ends, EndsBadly, GoesOn, Outlasts, Panics};
 
-/// A body that panics after its first event.
-struct Bomb(Option<&'static str>);
-
-impl http_body::Body for Bomb {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        let event = self.0.take().expect("the handler dies");
-        Poll::Ready(Some(data(event)))
-    }
-}
-
-/// The second request is another one, and then the same.
-#[tokio::test]
-async fn a_stream_that_breaks_off_or_panics_is_released_if_ambiguous_outcomes_are() {
-    let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
-    for (policy, seen) in [(StatusPolicy::careful(), UNKNOWN), (bold, ran("2"))] {
-        let fixture = Fixture::new();
-        let layer = fixture.layer().status_policy(policy);
-        let shop = fixture.orders(layer, |run| match run {
-            1 => ([("content-type", EVENTS)], Body::new(Bomb(Some(ONE)))).into_response(),
-            _ => run.to_string().into_response(),
-        });
-        let client = patiently("a panic", spawn(&shop, order("tea"))).await;
-        assert!(client.unwrap_err().is_panic(), "as the handler's");
-        patiently("its key is settled", async {
-            while fixture.events.count("released") + fixture.events.count("completed") == 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-        let rows = [
-            ("another", order("rum"), REUSED),
-            ("the same", order("tea"), seen),
-        ];
-        fixture.walk(&shop, rows).await;
-    }
-}
+type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
 
 #[tokio::test]
-async fn a_stream_over_the_limit_passes_and_is_lost() {
-    for client_stays in [true, false] {
-        let mut shop = Shop::open(|layer| layer.max_response_bytes(30));
-        let mut response = shop.first().await;
-        if !client_stays {
-            drop(response);
-            shop.write(TWO);
-            shop.fixture.saw("unsaved: it is larger than 30", 1).await;
-            // The stream has no reader.
-            let source = shop.source.as_ref().unwrap();
-            patiently("the stream is dropped", source.closed()).await;
-            is_lost(&shop.fixture, &shop.service).await;
-            continue;
-        }
-        shop.write(TWO);
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
-        shop.fixture.saw("unsaved: it is larger than 30", 1).await;
-        is_lost(&shop.fixture, &shop.service).await;
-        shop.write("more");
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"more");
-        shop.end();
-        assert!(next(&mut response).await.is_none());
-    }
-}
-
-/// A subscription. The handler's own time is over, and its client goes on.
-#[tokio::test]
-async fn a_stream_that_outlasts_its_handlers_time_passes_and_is_lost() {
-    let hooked: fn(IdempotencyLayer) -> _ =
+async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
+    let careful: Set = |layer| layer;
+    let draft: Set = |layer| layer.status_policy(StatusPolicy::draft());
+    let bold: Set =
+        |layer| layer.status_policy(StatusPolicy::careful().ambiguous(KeyVerdict::Release));
+    let hooked: Set =
         |layer| layer.reconcile(|_, _| async { Reconciled::<Response<&str>>::NotLanded });
-    for set in [|layer| layer, hooked] {
-        let shop = Shop::open(set);
-        let mut response = shop.first().await;
-        shop.fixture.clock.advance(Duration::from_mins(16));
-        shop.fixture
-            .saw("unsaved: it is an upgrade, or a stream", 1)
-            .await;
-        is_lost(&shop.fixture, &shop.service).await;
-        shop.write(TWO);
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
-        assert_eq!(shop.fixture.events.count("lease lost"), 0);
+    let limited: Set = |layer| layer.max_response_bytes(30);
+    let unrecorded: Set = |layer| layer.record_streams(false);
+    let (value, unknown) = ("completed value", "completed unknown");
+    let (large, endless) = (
+        "unsaved: it is larger than 30",
+        "unsaved: it is an upgrade, or a stream",
+    );
+    let both = replayed(BOTH);
+    for (number, (set, meanwhile, then, event, repeat)) in [
+        (careful, UNKNOWN, Ends, value, both),
+        (careful, UNKNOWN, EndsBadly, value, both),
+        (careful, UNKNOWN, BreaksOff, unknown, UNKNOWN),
+        (careful, UNKNOWN, Panics, unknown, UNKNOWN),
+        (careful, UNKNOWN, Outlasts, endless, LOST),
+        (draft, UNKNOWN, BreaksOff, unknown, UNKNOWN),
+        (limited, UNKNOWN, GoesOn, large, LOST),
+        (unrecorded, LOST, GoesOn, endless, LOST),
+        // The claim is held.
+        (bold, RUNNING, Ends, value, both),
+        (bold, RUNNING, BreaksOff, "released", ran("2")),
+        (bold, RUNNING, Panics, "released", ran("2")),
+        (bold, RUNNING, Outlasts, endless, LOST),
+        (hooked, RUNNING, Ends, value, both),
+        (hooked, RUNNING, EndsBadly, value, both),
+        (hooked, RUNNING, Outlasts, endless, LOST),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for client_stays in [true, false] {
+            let row = format!("row {number}, {then:?}, its client stays: {client_stays}");
+            let mut shop = Shop::open(|layer| set(layer.on_running(OnRunning::Reject)));
+            let again = (shop.fixture).orders(shop.layer.clone(), |run| run.to_string());
+            let client = Some(shop.first().await).filter(|_| client_stays);
+            let during = [(&row, order(""), meanwhile)];
+            shop.fixture.walk(&again, during).await;
+            shop.then(then, client_stays).await;
+            shop.fixture.saw(event, 1).await;
+            assert!(shop.fixture.events.count("completed") <= 1, "{row}");
+            assert_eq!(shop.fixture.events.count("lease lost"), 0, "{row}");
+            let after = [(&row, order("another"), REUSED), (&row, order(""), repeat)];
+            shop.fixture.walk(&again, after).await;
+            if let Some(client) = client {
+                shop.rest(then, client).await;
+            } else if let Some(source) = &shop.source {
+                patiently("a stream without a reader is dropped", source.closed()).await;
+            }
+        }
     }
+}
+
+impl Shop {
+    async fn then(&mut self, then: Then, client_stays: bool) {
+        match then {
+            Ends => self.write(TWO),
+            EndsBadly => {
+                self.write(FUSE);
+                self.write(TWO);
+            }
+            BreaksOff => {
+                let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+                self.source().send(Err(broken)).unwrap();
+            }
+            Panics => self.write(PANIC),
+            GoesOn | Outlasts if !client_stays => {
+                // Refused if nothing reads it any more.
+                let _ = self.source().send(data(FUSE));
+                others().await;
+            }
+            GoesOn | Outlasts => {}
+        }
+        match then {
+            Ends | EndsBadly => self.end(),
+            GoesOn => drop(self.source().send(data(TWO))),
+            Outlasts => self.fixture.clock.advance(Duration::from_mins(16)),
+            BreaksOff | Panics => {}
+        }
+    }
+
+    /// What a client that has stayed gets after the first event.
+    async fn rest(&mut self, then: Then, mut client: Response) {
+        match then {
+            BreaksOff => assert!(next(&mut client).await.unwrap().is_err()),
+            Panics => {
+                let rest = patiently("a panic", spawn_next(client)).await;
+                assert!(rest.unwrap_err().is_panic(), "as the handler's");
+                return;
+            }
+            Outlasts => self.write(TWO),
+            Ends | EndsBadly | GoesOn => {}
+        }
+        if !matches!(then, BreaksOff) {
+            assert_eq!(next(&mut client).await.unwrap().unwrap(), TWO.as_bytes());
+        }
+        if let GoesOn | Outlasts = then {
+            self.write("more");
+            assert_eq!(next(&mut client).await.unwrap().unwrap(), b"more");
+            self.end();
+        }
+        assert!(next(&mut client).await.is_none());
+    }
+}
+
+fn spawn_next(
+    mut response: Response,
+) -> tokio::task::JoinHandle<Option<Result<Vec<u8>, axum::Error>>> {
+    tokio::spawn(async move { next(&mut response).await })
 }
 
 fn runtime() -> Runtime {
@@ -362,6 +457,10 @@ fn a_crash_in_the_middle_starts_no_other_handler() {
             let row = (minutes, order(""), UNKNOWN);
             shop.fixture.walk(&shop.service, [row]).await;
         }
+        // By then it cannot go on.
+        let late = shop.repeat().await;
+        assert_eq!(late.json()["retryable"], false);
+        assert_eq!(late.header("retry-after"), None);
         assert_eq!(shop.fixture.runs(), 1);
         let entry = shop.entry().await;
         assert!(entry.is_streaming());
@@ -390,16 +489,14 @@ async fn a_stream_outlasts_the_life_of_its_answer() {
     assert_eq!(shop.fixture.runs(), 1);
 }
 
+fn landed(layer: IdempotencyLayer) -> IdempotencyLayer {
+    layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
+}
+
 /// With a hook the claim is held: a hook that ran beside the handler could start another.
 #[test]
 fn a_hook_is_asked_after_a_crash_and_not_during_the_stream() {
-    let hooked = |fixture: &Fixture| {
-        let layer = fixture.layer().on_running(OnRunning::Reject);
-        layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
-    };
-    let fixture = Fixture::new();
-    let layer = hooked(&fixture);
-    let shop = Shop::of_type(fixture, layer, EVENTS, 200);
+    let shop = Shop::open(|layer| landed(layer.on_running(OnRunning::Reject)));
     let crashed = runtime();
     let first = crashed.block_on(async {
         let first = shop.first().await;
@@ -416,125 +513,6 @@ fn a_hook_is_asked_after_a_crash_and_not_during_the_stream() {
     drop(first);
 }
 
-#[tokio::test]
-async fn a_stream_with_a_hook_is_stored() {
-    let mut shop = Shop::open(|layer| {
-        layer.reconcile(|_, _| async { Reconciled::<Response<&str>>::NotLanded })
-    });
-    drop(shop.first().await);
-    shop.write(TWO);
-    shop.end();
-    shop.completed().await;
-    assert_both(&shop.repeat().await);
-}
-
-/// A handler that watches its lease while it streams: no other attempt is granted the key, though the record has no claim.
-#[tokio::test]
-async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
-    let fixture = Fixture::new();
-    let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
-    let engine = engine.observer(fixture.events.clone()).build().unwrap();
-    let layer = IdempotencyLayer::public(engine, "shop.api");
-    let (source, body) = frames();
-    let handler = Arc::new(Mutex::new((Some(body), None)));
-    let of_test = Arc::clone(&handler);
-    let answers = axum::routing::post(move || async move {
-        let mut handler = handler.lock().unwrap();
-        handler.1 = Some(context());
-        ([("content-type", EVENTS)], handler.0.take().unwrap())
-    });
-    let shop = routed(answers, layer.clone());
-    let response = call(&shop, order("")).await;
-    let context = of_test.lock().unwrap().1.take().unwrap();
-    fixture.clock.advance(Duration::from_secs(10));
-    patiently("a renewal", async {
-        while store.count(StoreOperation::Renew) == 0 {
-            others().await;
-        }
-    })
-    .await;
-    // Read on the thread of the renewal, and after it.
-    let entry = layer.entry(None, KEY.trim_matches('"')).await.unwrap();
-    assert!(entry.unwrap().is_streaming());
-    fixture.clock.advance(Duration::from_mins(2));
-    assert!(!context.lease_remaining().is_zero());
-    assert!(context.lease_lost().now_or_never().is_none());
-    assert_eq!(fixture.events.count("lease lost"), 0);
-    drop((source, response));
-    fixture.saw("completed value", 1).await;
-}
-
-/// The claim of a stream that is held lapses in an outage, and another server takes it over.
-#[tokio::test]
-async fn a_held_stream_loses_its_lease_as_a_running_handler() {
-    for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
-        let (mut shop, store, other) = Shop::with_faults(|layer| {
-            let layer = layer.on_lease_lost(on_lease_lost);
-            layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
-        });
-        let mut response = shop.first().await;
-        store.fail(StoreOperation::Renew, [Fault::Unreachable]);
-        shop.fixture.clock.advance(Duration::from_secs(31));
-        let other = routed(axum::routing::post("never"), other);
-        let found = || ("after the lease", order(""), replayed("found"));
-        if on_lease_lost == OnLeaseLost::Cancel {
-            let source = shop.source.as_ref().unwrap();
-            patiently("the stream is dropped", source.closed()).await;
-            let rest = patiently("its client learns of it", spawn_next(response)).await;
-            assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
-            shop.fixture.walk(&other, [found()]).await;
-            continue;
-        }
-        shop.fixture.saw("renewal failed", 1).await;
-        shop.fixture.walk(&other, [found()]).await;
-        let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
-        patiently("the next renewal is due", renewed).await;
-        shop.fixture.clock.advance(Duration::from_secs(3));
-        shop.fixture.saw("lease lost", 1).await;
-        shop.write(TWO);
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
-        shop.end();
-        shop.fixture.saw("adopted", 1).await;
-        shop.fixture.walk(&other, [found()]).await;
-    }
-}
-
-fn spawn_next(
-    mut response: Response,
-) -> tokio::task::JoinHandle<Option<Result<Vec<u8>, axum::Error>>> {
-    tokio::spawn(async move { next(&mut response).await })
-}
-
-/// The record was lost, and another request has the key: the store does not take the unknown outcome.
-#[tokio::test]
-async fn a_stream_whose_unknown_outcome_is_refused_is_unconfirmed() {
-    for on_unconfirmed in [OnUnconfirmed::Fail, OnUnconfirmed::Return] {
-        let second = Duration::from_secs(1);
-        let (shop, store, other) = Shop::with_faults(|layer| {
-            let layer = layer.ttl(second).error_ttl(second);
-            layer.on_unconfirmed(on_unconfirmed)
-        });
-        let handler = Handler::default();
-        let service = handler.service(shop.layer.clone());
-        let client = spawn(&service, order("tea"));
-        let context = handler.runs().await;
-        store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
-        shop.fixture.clock.advance(Duration::from_secs(61));
-        let other = shop.fixture.orders(other, |run| run.to_string());
-        let row = ("another request", order("rum"), ran("1"));
-        shop.fixture.walk(&other, [row]).await;
-        drop(handler.answers(ONE));
-        let client = patiently("an answer", client).await.unwrap();
-        if on_unconfirmed == OnUnconfirmed::Fail {
-            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
-        } else {
-            assert_eq!(client.said(), (200, ONE));
-        }
-        assert!(context.lease_remaining().is_zero());
-    }
-}
-
 /// A handler that is at a gate before its stream, and watches its lease.
 #[derive(Default)]
 struct Handler {
@@ -544,7 +522,7 @@ struct Handler {
 }
 
 impl Handler {
-    fn service(&self, layer: IdempotencyLayer) -> Router {
+    fn service(&self, layer: &IdempotencyLayer) -> Router {
         let (gate, body) = (Arc::clone(&self.gate), Arc::clone(&self.body));
         let of_test = Arc::clone(&self.context);
         let answers = axum::routing::post(move || async move {
@@ -556,7 +534,7 @@ impl Handler {
                 body.lock().unwrap().take().unwrap(),
             )
         });
-        routed(answers, layer)
+        routed(answers, layer.clone())
     }
 
     async fn runs(&self) -> Context {
@@ -574,14 +552,132 @@ impl Handler {
     }
 }
 
+/// A handler that watches its lease while it streams: no other attempt is granted the key, though the record has no claim.
+#[tokio::test]
+async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
+    let shop = Shop::open(|layer| layer);
+    let handler = Handler::default();
+    let client = spawn(&handler.service(&shop.layer), order(""));
+    let context = handler.runs().await;
+    let source = handler.answers(ONE);
+    shop.passes("it is streamed", || {
+        shop.store.count(StoreOperation::Complete) == 1
+    })
+    .await;
+    shop.fixture.clock.advance(Duration::from_secs(10));
+    patiently("a renewal", async {
+        while shop.store.count(StoreOperation::Renew) == 0 {
+            others().await;
+        }
+    })
+    .await;
+    // Read on the thread of the renewal, and after it.
+    assert!(shop.entry().await.is_streaming());
+    shop.fixture.clock.advance(Duration::from_mins(2));
+    assert!(!context.lease_remaining().is_zero());
+    assert!(context.lease_lost().now_or_never().is_none());
+    assert_eq!(shop.fixture.events.count("lease lost"), 0);
+    drop(source);
+    shop.completed().await;
+    assert_eq!(client.await.unwrap().said(), (200, ONE));
+}
+
+/// The claim of a stream that is held lapses in an outage, and another server takes it over.
+#[tokio::test]
+async fn a_held_stream_loses_its_lease_as_a_running_handler() {
+    for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
+        let mut shop = Shop::open(|layer| landed(layer.on_lease_lost(on_lease_lost)));
+        let mut response = shop.first().await;
+        shop.store.fail(StoreOperation::Renew, [Fault::Unreachable]);
+        shop.fixture.clock.advance(Duration::from_secs(31));
+        let elsewhere = shop.elsewhere();
+        let found = || [("after the lease", order(""), replayed("found"))];
+        if on_lease_lost == OnLeaseLost::Cancel {
+            patiently("the stream is dropped", shop.source().closed()).await;
+            let rest = patiently("its client learns of it", spawn_next(response)).await;
+            assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
+            shop.fixture.walk(&elsewhere, found()).await;
+            continue;
+        }
+        shop.fixture.saw("renewal failed", 1).await;
+        shop.fixture.walk(&elsewhere, found()).await;
+        let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
+        patiently("the next renewal is due", renewed).await;
+        shop.fixture.clock.advance(Duration::from_secs(3));
+        shop.fixture.saw("lease lost", 1).await;
+        shop.write(TWO);
+        assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
+        shop.end();
+        shop.fixture.saw("adopted", 1).await;
+        shop.fixture.walk(&elsewhere, found()).await;
+    }
+}
+
+/// The handler answers after its lease: by then another server may have given another answer.
+#[tokio::test]
+async fn a_held_stream_after_its_lease_is_unconfirmed() {
+    for (on_unconfirmed, passes) in [
+        (OnUnconfirmed::WithinLease, false),
+        (OnUnconfirmed::Fail, false),
+        (OnUnconfirmed::Return, true),
+    ] {
+        let shop = Shop::open(|layer| landed(layer.on_unconfirmed(on_unconfirmed)));
+        let handler = Handler::default();
+        let client = spawn(&handler.service(&shop.layer), order(""));
+        handler.runs().await;
+        shop.store
+            .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+        shop.fixture.clock.advance(Duration::from_secs(31));
+        let found = [(format!("{on_unconfirmed:?}"), order(""), replayed("found"))];
+        shop.fixture.walk(&shop.elsewhere(), found).await;
+        drop(handler.answers(ONE));
+        let client = patiently("an answer", client).await.unwrap();
+        if passes {
+            assert_eq!(client.said(), (200, ONE));
+        } else {
+            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+        }
+        shop.fixture.saw("adopted", 1).await;
+    }
+}
+
+/// The record was lost, and another request has the key: the store does not take the unknown outcome.
+#[tokio::test]
+async fn a_stream_whose_unknown_outcome_is_refused_is_unconfirmed() {
+    for on_unconfirmed in [OnUnconfirmed::Fail, OnUnconfirmed::Return] {
+        let second = Duration::from_secs(1);
+        let shop = Shop::open(|layer| {
+            let layer = layer.ttl(second).error_ttl(second);
+            layer.on_unconfirmed(on_unconfirmed)
+        });
+        let handler = Handler::default();
+        let client = spawn(&handler.service(&shop.layer), order("tea"));
+        let context = handler.runs().await;
+        shop.store
+            .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+        shop.fixture.clock.advance(Duration::from_secs(61));
+        let row = ("another request", order("rum"), ran("1"));
+        shop.fixture.walk(&shop.elsewhere(), [row]).await;
+        drop(handler.answers(ONE));
+        let client = patiently("an answer", client).await.unwrap();
+        if on_unconfirmed == OnUnconfirmed::Fail {
+            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+        } else {
+            assert_eq!(client.said(), (200, ONE));
+        }
+        assert!(context.lease_remaining().is_zero());
+    }
+}
+
 /// An ordinary answer is stored as well once the other attempt has ended without one.
 #[tokio::test]
 async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
-    let (shop, store, other) = Shop::with_faults(|layer| layer.on_running(OnRunning::Reject));
+    let shop = Shop::open(|layer| layer.on_running(OnRunning::Reject));
     let handler = Handler::default();
-    let client = spawn(&handler.service(shop.layer.clone()), order(""));
+    let client = spawn(&handler.service(&shop.layer), order(""));
     handler.runs().await;
-    store.fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+    shop.store
+        .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
     shop.fixture.clock.advance(Duration::from_secs(31));
     let gate = Arc::new(Gate::default());
     let through = Arc::clone(&gate);
@@ -590,7 +686,7 @@ async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
         through.go_on.notified().await;
         http::StatusCode::SERVICE_UNAVAILABLE
     });
-    let again = routed(fails, other);
+    let again = routed(fails, shop.other.clone());
     let second = spawn(&again, order(""));
     gate.runs().await;
     let source = handler.answers(ONE);
@@ -601,57 +697,15 @@ async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
     assert_eq!(second.status, 503);
     source.send(data(TWO)).unwrap();
     drop(source);
-    patiently("it is stored", async {
-        while shop.fixture.events.count("completed value") == 0 {
-            shop.fixture.clock.advance(Duration::from_millis(100));
-            others().await;
-        }
-    })
-    .await;
+    let stored = || shop.fixture.events.count("completed value") == 1;
+    shop.passes("it is stored", stored).await;
     assert_both(&send(&again, order("")).await);
-}
-
-/// The life runs from the first send, and not from the end of an outage.
-#[tokio::test]
-async fn an_outage_does_not_prolong_a_chosen_life() {
-    let life = Duration::from_hours(10);
-    let (shop, store, _) = Shop::with_faults(|layer| {
-        let layer = layer.on_unconfirmed(OnUnconfirmed::Return);
-        layer.ttl_of(move |_| Some(life))
-    });
-    let clock = &shop.fixture.clock;
-    let orders = shop
-        .fixture
-        .orders(shop.layer.clone(), |run| run.to_string());
-    store.fail(StoreOperation::Complete, [Fault::Hangs, Fault::Hangs]);
-    let begun = clock.now();
-    let client = spawn(&orders, order(""));
-    patiently("it is sent", async {
-        while store.count(StoreOperation::Complete) == 0 {
-            others().await;
-        }
-    })
-    .await;
-    clock.advance(Duration::from_secs(2));
-    let client = patiently("an unconfirmed answer", client).await.unwrap();
-    assert_eq!(client.said(), (200, "1"));
-    patiently("it is stored", async {
-        while shop.fixture.events.count("completed value") == 0 {
-            clock.advance(Duration::from_secs(1));
-            others().await;
-        }
-    })
-    .await;
-    let elapsed = clock.now().saturating_sub(begun);
-    assert_eq!(shop.entry().await.left() + elapsed, life);
 }
 
 #[tokio::test]
 async fn a_reset_in_the_middle_lets_the_next_request_run() {
     for next_comes_first in [true, false] {
-        let fixture = Fixture::new();
-        let layer = fixture.layer().on_running(OnRunning::Reject);
-        let mut shop = Shop::of_type(fixture, layer, EVENTS, 200);
+        let mut shop = Shop::open(|layer| layer.on_running(OnRunning::Reject));
         drop(shop.first().await);
         assert!(shop.entry().await.is_streaming());
         shop.entry().await.reset().await.unwrap();
@@ -693,50 +747,123 @@ async fn the_answer_of_an_operator_stays() {
     shop.fixture.walk(&shop.service, [row]).await;
 }
 
-/// Storing that the outcome is unknown has no reply, and is repeated beside the stream.
+/// Storing that the outcome is unknown has no reply, and is repeated beside the stream, also of a refused client.
 #[tokio::test]
 async fn an_outage_before_the_first_byte_delays_the_unknown_outcome_alone() {
-    let (fixture, store) = (Fixture::new(), MemoryStore::new());
-    let faulty = Faulty::new(store.clone());
-    let engine = |store| {
-        let engine = Engine::builder(store).clock(fixture.clock.clone());
-        let engine = engine.observer(fixture.events.clone()).build().unwrap();
-        IdempotencyLayer::public(engine, "shop.api").on_running(OnRunning::Reject)
-    };
-    let other = fixture.orders(engine(Faulty::new(store.clone())), |run| run.to_string());
-    let layer = engine(faulty.clone());
-    let mut shop = Shop::of_type(fixture.clone(), layer, EVENTS, 200);
-    faulty.fail(StoreOperation::Complete, [Fault::Hangs, Fault::Hangs]);
-    let client = spawn(&shop.service, order(""));
-    shop.fixture
-        .clock
-        .sleeper_within(Duration::from_secs(2))
-        .await;
-    fixture
-        .walk(&other, [("no reply", order(""), RUNNING)])
-        .await;
-    fixture.clock.advance(Duration::from_secs(2));
-    shop.fixture.saw("unsaved", 1).await;
-    shop.write(ONE);
-    // The second one is in flight, and has no reply either.
-    fixture
-        .walk(&other, [("still none", order(""), RUNNING)])
-        .await;
-    patiently("a third is sent", async {
-        while faulty.count(StoreOperation::Complete) < 3 {
-            fixture.clock.advance(Duration::from_millis(100));
-            others().await;
+    for on_unconfirmed in [OnUnconfirmed::WithinLease, OnUnconfirmed::Fail] {
+        let mut shop = Shop::open(|layer| {
+            let layer = layer.on_running(OnRunning::Reject);
+            layer.on_unconfirmed(on_unconfirmed)
+        });
+        let elsewhere = shop.elsewhere();
+        let clock = &shop.fixture.clock;
+        shop.store.fail(StoreOperation::Complete, [Fault::Hangs; 2]);
+        let client = spawn(&shop.service, order(""));
+        clock.sleeper_within(Duration::from_secs(2)).await;
+        let row = ("no reply", order(""), RUNNING);
+        shop.fixture.walk(&elsewhere, [row]).await;
+        clock.advance(Duration::from_secs(2));
+        shop.fixture.saw("unsaved", 1).await;
+        shop.write(ONE);
+        // The second one is in flight, and has no reply either.
+        let row = ("still none", order(""), RUNNING);
+        shop.fixture.walk(&elsewhere, [row]).await;
+        let sent = || shop.store.count(StoreOperation::Complete) == 3;
+        shop.passes("a third is sent", sent).await;
+        others().await;
+        assert_streaming(&send(&elsewhere, order("")).await);
+        shop.write(TWO);
+        shop.end();
+        let client = patiently("an answer", client).await.unwrap();
+        if on_unconfirmed == OnUnconfirmed::Fail {
+            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+        } else {
+            assert_eq!(client.said(), (200, BOTH));
         }
-    })
-    .await;
-    others().await;
-    assert_streaming(&send(&other, order("")).await);
-    shop.write(TWO);
-    shop.end();
-    let client = patiently("all of the stream", client).await.unwrap();
-    assert_eq!(client.said(), (200, BOTH));
-    shop.completed().await;
-    assert_both(&send(&other, order("")).await);
+        shop.completed().await;
+        assert_both(&send(&elsewhere, order("")).await);
+    }
+}
+
+/// Storing the unknown outcome fails, or storing the whole answer.
+#[tokio::test]
+async fn each_fault_of_storing_delays_the_answer_alone() {
+    for fault in [
+        Fault::Lost,
+        Fault::ReplyLost,
+        Fault::Hangs,
+        Fault::ReplyHangs,
+        Fault::Twice,
+        Fault::Refused,
+        Fault::Full,
+        Fault::Busy,
+        Fault::Unreachable,
+    ] {
+        for faults in [[fault, Fault::None], [Fault::None, fault], [fault; 2]] {
+            let mut shop = Shop::open(|layer| layer.on_running(OnRunning::Reject));
+            shop.store.fail(StoreOperation::Complete, faults);
+            let client = spawn(&shop.service, order(""));
+            shop.write(ONE);
+            shop.write(TWO);
+            shop.end();
+            let stored = || shop.fixture.events.count("completed value") == 1;
+            shop.passes(&format!("{faults:?}"), stored).await;
+            let client = patiently("all of the stream", client).await.unwrap();
+            assert_eq!(client.said(), (200, BOTH), "{faults:?}");
+            assert_both(&send(&shop.elsewhere(), order("")).await);
+            assert_eq!(shop.fixture.runs(), 1, "{faults:?}");
+        }
+    }
+}
+
+/// A response whose body does not go on, and one whose client does not.
+#[tokio::test]
+async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run() {
+    let whole = replayed(ONE);
+    for (of_type, status, ends, during, after, at_last) in [
+        // It is held back until its end.
+        ("text/plain", 200, false, RUNNING, RUNNING, ran("2")),
+        (EVENTS, 409, false, RUNNING, RUNNING, ran("2")),
+        (EVENTS, 200, false, UNKNOWN, LOST, LOST),
+        // Nothing waits for a client that reads nothing.
+        ("text/plain", 200, true, whole, whole, whole),
+        (EVENTS, 200, true, whole, whole, whole),
+    ] {
+        let (minute, lease) = (Duration::from_mins(1), Duration::from_mins(3));
+        let mut shop = Shop::of_type(of_type, status, |layer| {
+            let layer = layer.lease(lease).max_run(minute * 15);
+            layer.on_running(OnRunning::Reject)
+        });
+        let again = (shop.fixture).orders(shop.layer.clone(), |run| run.to_string());
+        shop.write(ONE);
+        if ends {
+            shop.end();
+        }
+        let service = shop.service.clone();
+        let unread = tokio::spawn(async move { call(&service, order("")).await });
+        let is_held_back = matches!(during, Refused(409, _));
+        let begins = if ends { "completed value" } else { "claimed" };
+        shop.fixture.saw(begins, 1).await;
+        others().await;
+        for at in 0..15 {
+            let row = format!("{of_type} {status}, at {at} min, ends: {ends}");
+            shop.fixture.walk(&again, [(row, order(""), during)]).await;
+            shop.fixture.clock.advance(minute);
+            match at {
+                14 if is_held_back => shop.fixture.saw("lease lost", 1).await,
+                14 if !ends => shop.fixture.saw("unsaved", 1).await,
+                _ if is_held_back => shop.fixture.saw("renewed", at + 1).await,
+                _ => {}
+            }
+        }
+        let row = |at| format!("{of_type} {status}, {at}, ends: {ends}");
+        let rows = [(row("after `max_run`"), order(""), after)];
+        shop.fixture.walk(&again, rows).await;
+        shop.fixture.clock.advance(lease);
+        let rows = [(row("after the lease"), order(""), at_last)];
+        shop.fixture.walk(&again, rows).await;
+        drop(unread);
+    }
 }
 
 #[tokio::test]
@@ -748,7 +875,7 @@ async fn a_recorded_stream_counts_as_running_until_it_is_stored() {
     shop.fixture
         .walk(&shop.service, [("full", other(), full)])
         .await;
-    let engine = shop.fixture.engine.clone();
+    let engine = shop.engine.clone();
     let shutdown = tokio::spawn(async move { engine.shutdown(Duration::from_hours(1)).await });
     others().await;
     assert!(!shutdown.is_finished(), "a stream is recorded");
@@ -759,10 +886,18 @@ async fn a_recorded_stream_counts_as_running_until_it_is_stored() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_not_recorded_does_not_count_as_running() {
+    let shop = Shop::open(|layer| layer.record_streams(false).max_running(1));
+    let _response = shop.first().await;
+    let other = routed(axum::routing::post("other"), shop.layer.clone());
+    assert_eq!(send(&other, with_key("\"other\"", "")).await.body, "other");
+}
+
+#[tokio::test]
 async fn a_shutdown_waits_no_longer_than_it_may_for_a_stream_without_end() {
     let shop = Shop::open(|layer| layer);
     let mut response = shop.first().await;
-    let engine = shop.fixture.engine.clone();
+    let engine = shop.engine.clone();
     let shutdown = tokio::spawn(async move { engine.shutdown(Duration::from_secs(20)).await });
     others().await;
     shop.fixture.clock.advance(Duration::from_secs(20));
@@ -780,10 +915,8 @@ async fn other_types_are_streams_if_they_are_named() {
         "application/x-ndjson",
         "application/jsonl; charset=utf-8",
     ] {
-        let fixture = Fixture::new();
-        let layer = fixture.layer();
-        let layer = layer.stream_types(["application/x-ndjson", "application/jsonl"]);
-        let mut shop = Shop::of_type(fixture, layer, of_type, 201);
+        let named = ["application/x-ndjson", "application/jsonl"];
+        let mut shop = Shop::of_type(of_type, 201, |layer| layer.stream_types(named));
         drop(shop.first().await);
         shop.write(TWO);
         shop.end();
@@ -803,9 +936,7 @@ fn a_stream_type_has_a_subtype() {
 /// It is held back as any response, because an error replaces no unknown outcome.
 #[tokio::test]
 async fn a_stream_of_an_error_is_held_back() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().on_running(OnRunning::Reject);
-    let mut shop = Shop::of_type(fixture, layer, EVENTS, 409);
+    let mut shop = Shop::of_type(EVENTS, 409, |layer| layer.on_running(OnRunning::Reject));
     shop.write(ONE);
     let client = spawn(&shop.service, order(""));
     shop.fixture.saw("claimed", 1).await;
@@ -819,37 +950,16 @@ async fn a_stream_of_an_error_is_held_back() {
     assert_eq!((again.said(), again.is_replayed()), ((409, BOTH), true));
 }
 
-#[tokio::test]
-async fn a_stream_that_is_not_recorded_passes_and_is_lost() {
-    let shop = Shop::open(|layer| layer.record_streams(false).max_running(1));
-    let mut response = shop.first().await;
-    is_lost(&shop.fixture, &shop.service).await;
-    assert_eq!(
-        shop.fixture.events.count("unsaved: it is an upgrade, or"),
-        1
-    );
-    shop.write(TWO);
-    assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
-    let other = routed(axum::routing::post("other"), shop.layer.clone());
-    assert_eq!(send(&other, with_key("\"other\"", "")).await.body, "other");
-    drop(response);
-    let source = shop.source.as_ref().unwrap();
-    patiently("the stream ends with its client", source.closed()).await;
-}
-
 /// Of a layer without protection, after an outage: nothing is recorded, and the client reads the stream itself.
 #[tokio::test]
 async fn a_stream_without_protection_reaches_its_client() {
-    let fixture = Fixture::new();
-    let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_millis(1));
-    let engine = engine.observer(fixture.events.clone()).build().unwrap();
-    let layer = IdempotencyLayer::public(engine, "shop.api");
-    let layer = layer.on_outage(idem_runtime::OnOutage::Run);
-    let shop = Shop::of_type(fixture, layer, EVENTS, 200);
-    store.fail(StoreOperation::Claim, [Fault::Unreachable; 100]);
-    let mut response = shop.first().await;
-    assert_eq!(shop.fixture.events.count("unprotected"), 1);
+    let shop = Shop::open(|layer| layer.on_outage(OnOutage::Run));
+    shop.store
+        .fail(StoreOperation::Claim, [Fault::Unreachable; 1_000]);
+    let (mut response, ()) = tokio::join!(
+        shop.first(),
+        shop.passes("it runs", || shop.fixture.events.count("unprotected") == 1)
+    );
     shop.write(TWO);
     assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
 }
@@ -858,10 +968,9 @@ async fn a_stream_without_protection_reaches_its_client() {
 #[tokio::test]
 async fn redis_has_an_unknown_outcome_until_the_end_of_a_stream() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
-    let (fixture, engine) = (Fixture::new(), Engine::new(store));
-    let layer = IdempotencyLayer::public(engine, "shop.api");
-    let mut shop = Shop::of_type(fixture, layer, EVENTS, 200);
+    let store = async || RedisStore::connect(&server.url()).await.unwrap();
+    let stores = [store().await, store().await];
+    let mut shop = Shop::over(stores, Fixture::new(), (EVENTS, 200), |layer| layer);
     let mut response = call(&shop.service, order("")).await;
     let record = server.cli(&["KEYS", "*"]);
     let state = || {
@@ -871,11 +980,8 @@ async fn redis_has_an_unknown_outcome_until_the_end_of_a_stream() {
     assert_eq!(state(), Some('U'));
     shop.write(ONE);
     assert_eq!(next(&mut response).await.unwrap().unwrap(), ONE.as_bytes());
-    // Another server over the same store.
-    let other = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
-    let other = IdempotencyLayer::public(other, "shop.api");
-    let other = shop.fixture.orders(other, |run| run.to_string());
-    assert_streaming(&send(&other, order("")).await);
+    let elsewhere = shop.elsewhere();
+    assert_streaming(&send(&elsewhere, order("")).await);
     shop.write(TWO);
     shop.end();
     while next(&mut response).await.is_some() {}
@@ -886,6 +992,6 @@ async fn redis_has_an_unknown_outcome_until_the_end_of_a_stream() {
     })
     .await;
     assert_eq!(state(), Some('D'));
-    assert_both(&send(&other, order("")).await);
+    assert_both(&send(&elsewhere, order("")).await);
     assert_eq!(shop.fixture.runs(), 1);
 }
