@@ -2,7 +2,7 @@
 //!
 //! From before the caller gets anything, the record says that the outcome is unknown, so that no crash starts another
 //! body; the complete answer replaces that. Where unknown outcomes are released, or a hook reconciles them, the claim is
-//! held instead, and a crash ends it as that of any body.
+//! held instead, and a crash ends it as that of any body. After its lease, such an answer is unconfirmed from the start.
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|

@@ -83,8 +83,10 @@ use crate::policy::{
 /// its length and the stored headers; server-sent events have the ids that they had.
 ///
 /// Before the first byte leaves, the record says that the outcome is unknown. A crash in the middle thus leaves the
-/// outcome unknown, and never starts the handler again. The end of the stream reaches the client before it is stored: a
-/// repeat that comes at once may still get the 500 below.
+/// outcome unknown, and never starts the handler again. Where the store does not confirm it in time,
+/// [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets the stream or 503 `answer-unconfirmed`; it is
+/// recorded in any case. The end of the stream reaches the client before it is stored: a repeat that comes at once may
+/// still get the 500 below.
 ///
 /// | the stream | its client | the key, and what a repeat gets |
 /// |---|---|---|
@@ -97,7 +99,9 @@ use crate::policy::{
 ///
 /// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`](super::KeyVerdict::Release), the
 /// claim is held until the end of the stream instead: a repeat gets 409 `request-running`, and after a crash the hook
-/// decides, or the request is executed again.
+/// decides, or the request is executed again. All servers of a layer have the hook, or none: the hook of one would be
+/// called while another streams. A response that begins after its lease gets 503 `answer-unconfirmed`, unless
+/// `on_unconfirmed` is `Return`.
 ///
 /// A recorded stream is read at once: its handler does not wait for a slow client, whose unread part is in memory with
 /// the recording, up to `max_response_bytes` for both. A stream counts as a [running](Self::max_running) handler until

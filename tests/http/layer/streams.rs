@@ -27,8 +27,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, next};
 use crate::client::{
-    Answer, Fixture, Gate, KEY, LOST, REUSED, RUNNING, Refused, Source, UNKNOWN, call, data,
-    frames, gated, leave, order, others, patiently, ran, replayed, routed, send, spawn, with_key,
+    Answer, Fixture, Gate, KEY, LOST, REUSED, RUNNING, Refused, Replayed, Seen, Source, UNKNOWN,
+    call, data, frames, gated, leave, order, others, patiently, ran, replayed, routed, send, spawn,
+    with_key,
 };
 use crate::server::{Server, with_key as raw};
 
@@ -316,12 +317,14 @@ use Then::{BreaksOff, Ends, EndsBadly, GoesOn, Outlasts, Panics};
 
 type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
 
+/// Ambiguous outcomes are released.
+const BOLD: Set =
+    |layer| layer.status_policy(StatusPolicy::careful().ambiguous(KeyVerdict::Release));
+
 #[tokio::test]
 async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
     let careful: Set = |layer| layer;
     let draft: Set = |layer| layer.status_policy(StatusPolicy::draft());
-    let bold: Set =
-        |layer| layer.status_policy(StatusPolicy::careful().ambiguous(KeyVerdict::Release));
     let hooked: Set =
         |layer| layer.reconcile(|_, _| async { Reconciled::<Response<&str>>::NotLanded });
     let limited: Set = |layer| layer.max_response_bytes(30);
@@ -342,10 +345,10 @@ async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
         (limited, UNKNOWN, GoesOn, large, LOST),
         (unrecorded, LOST, GoesOn, endless, LOST),
         // The claim is held.
-        (bold, RUNNING, Ends, value, both),
-        (bold, RUNNING, BreaksOff, "released", ran("2")),
-        (bold, RUNNING, Panics, "released", ran("2")),
-        (bold, RUNNING, Outlasts, endless, LOST),
+        (BOLD, RUNNING, Ends, value, both),
+        (BOLD, RUNNING, BreaksOff, "released", ran("2")),
+        (BOLD, RUNNING, Panics, "released", ran("2")),
+        (BOLD, RUNNING, Outlasts, endless, LOST),
         (hooked, RUNNING, Ends, value, both),
         (hooked, RUNNING, EndsBadly, value, both),
         (hooked, RUNNING, Outlasts, endless, LOST),
@@ -437,36 +440,65 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The process ends in the middle: the store keeps what it has, and nothing runs here any more.
+/// The process of the first request ends in the middle: the store keeps what it has, and nothing runs there any more.
+fn crash(shop: &Shop, during: Seen, unacknowledged: usize) -> Response {
+    let hang = std::iter::repeat_n(Fault::Hangs, unacknowledged);
+    shop.store.fail(StoreOperation::Complete, hang);
+    let sent = || shop.store.count(StoreOperation::Complete) >= unacknowledged;
+    runtime().block_on(async {
+        let (first, ()) = tokio::join!(shop.first(), shop.passes("it is sent", sent));
+        let row = ("during the stream", order(""), during);
+        shop.fixture.walk(&shop.service, [row]).await;
+        first
+    })
+}
+
 #[test]
 fn a_crash_in_the_middle_starts_no_other_handler() {
-    let shop = Shop::open(|layer| {
-        layer
-            .max_attempts(NonZeroU16::new(3))
-            .on_running(OnRunning::Reject)
-    });
-    let crashed = runtime();
-    let first = crashed.block_on(shop.first());
-    drop(crashed);
-    runtime().block_on(async {
-        assert_streaming(&shop.repeat().await);
-        assert_eq!(shop.fixture.events.count("completed unknown"), 1);
-        // Neither after the lease nor after the time of any handler.
-        for minutes in [1, 20, 60] {
-            shop.fixture.clock.advance(Duration::from_mins(minutes));
-            let row = (minutes, order(""), UNKNOWN);
-            shop.fixture.walk(&shop.service, [row]).await;
-        }
-        // By then it cannot go on.
-        let late = shop.repeat().await;
-        assert_eq!(late.json()["retryable"], false);
-        assert_eq!(late.header("retry-after"), None);
-        assert_eq!(shop.fixture.runs(), 1);
-        let entry = shop.entry().await;
-        assert!(entry.is_streaming());
-        assert_eq!(entry.state(), EntryState::Unknown);
-    });
-    drop(first);
+    // Two requests without a reply: the engine goes on storing that the outcome is unknown.
+    for (during, unacknowledged) in [(UNKNOWN, 0), (RUNNING, 2)] {
+        let shop = Shop::open(|layer| {
+            let layer = layer.max_attempts(NonZeroU16::new(3));
+            layer.on_running(OnRunning::Reject)
+        });
+        let first = crash(&shop, during, unacknowledged);
+        runtime().block_on(async {
+            patiently("the outcome is unknown", async {
+                while !shop.entry().await.is_streaming() {}
+            })
+            .await;
+            assert_streaming(&shop.repeat().await);
+            // Neither after the lease nor after the time of any handler.
+            for minutes in [1, 20, 60] {
+                shop.fixture.clock.advance(Duration::from_mins(minutes));
+                let row = (minutes, order(""), UNKNOWN);
+                shop.fixture.walk(&shop.service, [row]).await;
+            }
+            // By then it cannot go on.
+            let late = shop.repeat().await;
+            assert_eq!(late.json()["retryable"], false);
+            assert_eq!(late.header("retry-after"), None);
+            assert_eq!(shop.fixture.runs(), 1);
+            assert_eq!(shop.entry().await.state(), EntryState::Unknown);
+        });
+        drop(first);
+    }
+}
+
+/// With a hook the claim is held: a hook that ran beside the handler could start another.
+#[test]
+fn a_crash_of_a_held_stream_ends_as_that_of_a_handler() {
+    for (set, after) in [(landed as Set, replayed("found")), (BOLD, ran("2"))] {
+        let shop = Shop::open(|layer| set(layer.on_running(OnRunning::Reject)));
+        let first = crash(&shop, RUNNING, 0);
+        runtime().block_on(async {
+            shop.fixture.clock.advance(Duration::from_mins(1));
+            let again = (shop.fixture).orders(shop.layer.clone(), |run| run.to_string());
+            let row = ("after the crash", order(""), after);
+            shop.fixture.walk(&again, [row]).await;
+        });
+        drop(first);
+    }
 }
 
 /// The record outlives the stream, however short the life of an answer is.
@@ -491,26 +523,6 @@ async fn a_stream_outlasts_the_life_of_its_answer() {
 
 fn landed(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
-}
-
-/// With a hook the claim is held: a hook that ran beside the handler could start another.
-#[test]
-fn a_hook_is_asked_after_a_crash_and_not_during_the_stream() {
-    let shop = Shop::open(|layer| landed(layer.on_running(OnRunning::Reject)));
-    let crashed = runtime();
-    let first = crashed.block_on(async {
-        let first = shop.first().await;
-        let row = ("during the stream", order(""), RUNNING);
-        shop.fixture.walk(&shop.service, [row]).await;
-        first
-    });
-    drop(crashed);
-    runtime().block_on(async {
-        shop.fixture.clock.advance(Duration::from_mins(1));
-        let row = ("after the crash", order(""), replayed("found"));
-        shop.fixture.walk(&shop.service, [row]).await;
-    });
-    drop(first);
 }
 
 /// A handler that is at a gate before its stream, and watches its lease.
@@ -613,59 +625,42 @@ async fn a_held_stream_loses_its_lease_as_a_running_handler() {
     }
 }
 
-/// The handler answers after its lease: by then another server may have given another answer.
+/// The handler answers after its lease, and another server has the key.
 #[tokio::test]
-async fn a_held_stream_after_its_lease_is_unconfirmed() {
-    for (on_unconfirmed, passes) in [
-        (OnUnconfirmed::WithinLease, false),
-        (OnUnconfirmed::Fail, false),
-        (OnUnconfirmed::Return, true),
-    ] {
-        let shop = Shop::open(|layer| landed(layer.on_unconfirmed(on_unconfirmed)));
-        let handler = Handler::default();
-        let client = spawn(&handler.service(&shop.layer), order(""));
-        handler.runs().await;
-        shop.store
-            .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
-        shop.fixture.clock.advance(Duration::from_secs(31));
-        let found = [(format!("{on_unconfirmed:?}"), order(""), replayed("found"))];
-        shop.fixture.walk(&shop.elsewhere(), found).await;
-        drop(handler.answers(ONE));
-        let client = patiently("an answer", client).await.unwrap();
-        if passes {
-            assert_eq!(client.said(), (200, ONE));
-        } else {
-            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
-        }
-        shop.fixture.saw("adopted", 1).await;
-    }
-}
-
-/// The record was lost, and another request has the key: the store does not take the unknown outcome.
-#[tokio::test]
-async fn a_stream_whose_unknown_outcome_is_refused_is_unconfirmed() {
-    for on_unconfirmed in [OnUnconfirmed::Fail, OnUnconfirmed::Return] {
+async fn a_stream_after_its_lease_is_unconfirmed() {
+    let forgotten: Set = |layer| {
         let second = Duration::from_secs(1);
-        let shop = Shop::open(|layer| {
-            let layer = layer.ttl(second).error_ttl(second);
-            layer.on_unconfirmed(on_unconfirmed)
-        });
-        let handler = Handler::default();
-        let client = spawn(&handler.service(&shop.layer), order("tea"));
-        let context = handler.runs().await;
-        shop.store
-            .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
-        shop.fixture.clock.advance(Duration::from_secs(61));
-        let row = ("another request", order("rum"), ran("1"));
-        shop.fixture.walk(&shop.elsewhere(), [row]).await;
-        drop(handler.answers(ONE));
-        let client = patiently("an answer", client).await.unwrap();
-        if on_unconfirmed == OnUnconfirmed::Fail {
-            assert_eq!(client.problem(), (503, "answer-unconfirmed"));
-        } else {
-            assert_eq!(client.said(), (200, ONE));
+        layer.ttl(second).error_ttl(second)
+    };
+    for (set, request, seen) in [
+        // Its hook has found another answer.
+        (landed as Set, "tea", replayed("found")),
+        // The record was lost, and is another request's: the store does not take the unknown outcome.
+        (forgotten, "rum", ran("1")),
+    ] {
+        for on_unconfirmed in [
+            OnUnconfirmed::WithinLease,
+            OnUnconfirmed::Fail,
+            OnUnconfirmed::Return,
+        ] {
+            let shop = Shop::open(|layer| set(layer.on_unconfirmed(on_unconfirmed)));
+            let handler = Handler::default();
+            let client = spawn(&handler.service(&shop.layer), order("tea"));
+            let context = handler.runs().await;
+            shop.store
+                .fail(StoreOperation::Renew, [Fault::Unreachable; 100]);
+            shop.fixture.clock.advance(Duration::from_secs(61));
+            let row = (request, order(request), seen);
+            shop.fixture.walk(&shop.elsewhere(), [row]).await;
+            drop(handler.answers(ONE));
+            let client = patiently("an answer", client).await.unwrap();
+            if on_unconfirmed == OnUnconfirmed::Return {
+                assert_eq!(client.said(), (200, ONE));
+            } else {
+                assert_eq!(client.problem(), (503, "answer-unconfirmed"));
+            }
+            assert!(context.lease_remaining().is_zero());
         }
-        assert!(context.lease_remaining().is_zero());
     }
 }
 
@@ -819,15 +814,16 @@ async fn each_fault_of_storing_delays_the_answer_alone() {
 /// A response whose body does not go on, and one whose client does not.
 #[tokio::test]
 async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run() {
-    let whole = replayed(ONE);
+    let (whole, error) = (replayed(ONE), Replayed(409, ONE));
     for (of_type, status, ends, during, after, at_last) in [
-        // It is held back until its end.
+        // It is held back until its end. So is a stream of an error, which replaces no unknown outcome.
         ("text/plain", 200, false, RUNNING, RUNNING, ran("2")),
         (EVENTS, 409, false, RUNNING, RUNNING, ran("2")),
         (EVENTS, 200, false, UNKNOWN, LOST, LOST),
         // Nothing waits for a client that reads nothing.
         ("text/plain", 200, true, whole, whole, whole),
         (EVENTS, 200, true, whole, whole, whole),
+        (EVENTS, 409, true, error, error, error),
     ] {
         let (minute, lease) = (Duration::from_mins(1), Duration::from_mins(3));
         let mut shop = Shop::of_type(of_type, status, |layer| {
@@ -842,7 +838,7 @@ async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run
         let service = shop.service.clone();
         let unread = tokio::spawn(async move { call(&service, order("")).await });
         let is_held_back = matches!(during, Refused(409, _));
-        let begins = if ends { "completed value" } else { "claimed" };
+        let begins = if ends { "completed" } else { "claimed" };
         shop.fixture.saw(begins, 1).await;
         others().await;
         for at in 0..15 {
@@ -931,23 +927,6 @@ async fn other_types_are_streams_if_they_are_named() {
 #[should_panic = "`x-ndjson` in `stream_types` is no media type"]
 fn a_stream_type_has_a_subtype() {
     let _ = Fixture::new().layer().stream_types(["x-ndjson"]);
-}
-
-/// It is held back as any response, because an error replaces no unknown outcome.
-#[tokio::test]
-async fn a_stream_of_an_error_is_held_back() {
-    let mut shop = Shop::of_type(EVENTS, 409, |layer| layer.on_running(OnRunning::Reject));
-    shop.write(ONE);
-    let client = spawn(&shop.service, order(""));
-    shop.fixture.saw("claimed", 1).await;
-    let row = ("while it comes", order(""), RUNNING);
-    shop.fixture.walk(&shop.service, [row]).await;
-    shop.write(TWO);
-    shop.end();
-    let client = patiently("an answer", client).await.unwrap();
-    assert_eq!(client.said(), (409, BOTH));
-    let again = shop.repeat().await;
-    assert_eq!((again.said(), again.is_replayed()), ((409, BOTH), true));
 }
 
 /// Of a layer without protection, after an outage: nothing is recorded, and the client reads the stream itself.
