@@ -2,7 +2,7 @@
 //!
 //! From before the caller gets anything, the record says that the outcome is unknown, so that no crash starts another
 //! body; the complete answer replaces that. Where unknown outcomes are released, or a hook reconciles them, the claim is
-//! held instead, and a crash ends it as that of any body. After its lease, such an answer is unconfirmed from the start.
+//! held instead, and a crash ends it as that of any body. After its lease, the claim is renewed first.
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|
@@ -99,10 +99,16 @@ impl IncompleteAnswer {
     async fn begin(&mut self) -> Option<Settled> {
         let held = self.held.as_ref()?;
         let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
-            // Another attempt may have answered since.
-            let is_late = held.lease.remaining().is_zero();
-            let is_refused = is_late && held.policy().on_unconfirmed() != OnUnconfirmed::Return;
-            return is_refused.then(|| Settled::Refused(held.unconfirmed(None)));
+            let passes = held.policy().on_unconfirmed() == OnUnconfirmed::Return;
+            if passes || !held.lease.remaining().is_zero() {
+                return None;
+            }
+            // Another attempt may have the key, or may have answered.
+            let (core, patience) = (&held.core, held.core.limits.complete_deadline);
+            let renewed = core.background.renew_now(&held.lease, patience).await;
+            return renewed
+                .is_err()
+                .then(|| Settled::Refused(held.unconfirmed(None)));
         };
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();

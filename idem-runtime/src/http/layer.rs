@@ -100,8 +100,8 @@ use crate::policy::{
 /// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`](super::KeyVerdict::Release), the
 /// claim is held until the end of the stream instead: a repeat gets 409 `request-running`, and after a crash the hook
 /// decides, or the request is executed again. All servers of a layer have the hook, or none: the hook of one would be
-/// called while another streams. A response that begins after its lease gets 503 `answer-unconfirmed`, unless
-/// `on_unconfirmed` is `Return`.
+/// called while another streams. Of a handler that answers after its lease the store must confirm the claim, as
+/// `on_unconfirmed` says.
 ///
 /// A recorded stream is read at once: its handler does not wait for a slow client, whose unread part is in memory with
 /// the recording, up to `max_response_bytes` for both. A stream counts as a [running](Self::max_running) handler until

@@ -32,9 +32,9 @@ impl ChosenLife {
     }
 }
 
-/// Return type of a closure that chooses a life: `Duration`, or an `Option` of it.
+/// Return type of a closure that chooses a life.
 ///
-/// Sealed. `None` chooses none: the life is the `ttl`.
+/// Sealed: `Duration`, or an `Option` of it. `None` is the `ttl`.
 #[diagnostic::on_unimplemented(
     message = "the life of an answer is a `Duration` or an `Option<Duration>`, not `{Self}`",
     label = "this closure returns another type",
@@ -69,7 +69,7 @@ pub trait LifeOf<O> {
     fn life_of(&self, output: &O) -> ChosenLife;
 }
 
-/// A call whose claim may be begun without a body, which would choose the life.
+/// A choice of lives that needs no body: none.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a call with `ttl_of` has no `begin`: without a body there is no value that chooses its life",
