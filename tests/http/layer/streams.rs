@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
@@ -149,6 +150,8 @@ impl Shop {
         self.fixture.orders(other, |run| run.to_string())
     }
 }
+
+const TRAILER: HeaderName = HeaderName::from_static("repr-digest");
 
 /// At this word the handler's body panics.
 const PANIC: &str = "panic";
@@ -381,7 +384,12 @@ async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
 impl Shop {
     async fn then(&mut self, then: Then, client_stays: bool) {
         match then {
-            Ends => self.write(TWO),
+            Ends => {
+                self.write(TWO);
+                let trailers = [(TRAILER, HeaderValue::from_static("7"))];
+                let trailers = Frame::trailers(HeaderMap::from_iter(trailers));
+                self.source().send(Ok(trailers)).unwrap();
+            }
             EndsBadly => {
                 self.write(FUSE);
                 self.write(TWO);
@@ -420,6 +428,10 @@ impl Shop {
         }
         if !matches!(then, BreaksOff) {
             assert_eq!(next(&mut client).await.unwrap().unwrap(), TWO.as_bytes());
+        }
+        if let Ends = then {
+            let trailers = next(&mut client).await.unwrap().unwrap();
+            assert!(trailers.is_empty(), "a frame without data");
         }
         if let GoesOn | Outlasts = then {
             self.write("more");
