@@ -34,6 +34,13 @@ pub(crate) fn has_client_key(ty: &Type) -> bool {
     find(ty, |last| last.ident == CLIENT_KEY).is_some()
 }
 
+/// Whether the type is an `Option` of a client's key.
+pub(crate) fn is_optional_client_key(ty: &Type) -> bool {
+    let Type::Path(path) = ty else { return false };
+    let last = path.path.segments.last();
+    last.is_some_and(|last| last.ident == "Option") && has_client_key(ty)
+}
+
 pub(crate) fn is_client_key(path: &Path) -> bool {
     (path.segments.last()).is_some_and(|last| last.ident == CLIENT_KEY)
 }
@@ -157,7 +164,7 @@ impl VisitMut for Inferred {
 
 #[cfg(test)]
 mod tests {
-    use super::{borrowed, has_client_key, unordered};
+    use super::{borrowed, has_client_key, is_optional_client_key, unordered};
     use syn::{Type, parse_str};
 
     fn all(are: bool, found: impl Fn(&Type) -> bool, types: &[&str]) {
@@ -224,5 +231,15 @@ mod tests {
         ];
         all(true, has_client_key, &keys);
         all(false, has_client_key, &["String", "IdempotencyKeys"]);
+        all(
+            true,
+            is_optional_client_key,
+            &["std::option::Option<IdempotencyKey>"],
+        );
+        all(
+            false,
+            is_optional_client_key,
+            &["IdempotencyKey", "Option<String>"],
+        );
     }
 }

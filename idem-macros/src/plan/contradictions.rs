@@ -61,12 +61,12 @@ fn check_error_ttl(args: &Args, errors: &mut Errors) {
     let because = match on_error {
         OnError::Release => "`on_error = release` stores none",
         OnError::Unknown => {
-            "`on_error = unknown` stores an unknown outcome instead, whose lifetime is `ttl`"
+            "`on_error = unknown` stores an unknown outcome instead, whose life is `ttl`"
         }
         _ => return,
     };
     let message = format!(
-        "`error_ttl` is the lifetime of a stored error, but {because}; remove `error_ttl` or `on_error`"
+        "`error_ttl` is the life of a stored error, but {because}; remove `error_ttl` or `on_error`"
     );
     errors.at(named, message);
 }

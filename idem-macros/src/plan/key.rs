@@ -3,6 +3,7 @@
 use super::function::Function;
 use crate::args::Scope;
 use crate::key::{self, Value, peeled};
+use crate::types::is_optional_client_key;
 use syn::{Error, Expr, Result};
 
 pub(super) fn key(key: Expr, function: &Function<'_>) -> Result<Value> {
@@ -20,7 +21,7 @@ fn check(key: &Expr, function: &Function<'_>) -> Result<()> {
     }
     let (name, names) = (&function.sig.ident, &function.names);
     if key::mentions(key, names) || key::mentions(key, &["self".to_owned()]) {
-        return check_order(key, function);
+        return check_parts(key, function, false);
     }
     function.check_names(key)?;
     if let Some(hint) = function.hidden() {
@@ -44,28 +45,40 @@ fn check(key: &Expr, function: &Function<'_>) -> Result<()> {
     Err(Error::new(span, message))
 }
 
-/// Refuses a set with random iteration order that is used directly as the key.
-fn check_order(key: &Expr, function: &Function<'_>) -> Result<()> {
+/// Refuses a part that makes another key of the same call, or one key of different calls.
+fn check_parts(key: &Expr, function: &Function<'_>, is_part: bool) -> Result<()> {
+    let part = |part: &Expr| check_parts(part, function, is_part);
     match peeled(key) {
         Expr::Path(path) => {
-            let name = path.path.get_ident();
-            let mut sets = function
-                .parameters
-                .iter()
-                .filter(|set| set.unordered.is_some());
-            let set = sets.find(|set| matches!(&*set.names, [only] if Some(only) == name));
-            let (Some(name), Some(_)) = (name, set) else {
+            let Some(name) = path.path.get_ident() else {
                 return Ok(());
             };
-            let message = format!(
-                "the order of the `HashSet` in `{name}` differs each time, so that a repeated call would not be recognized; \
-                 make a `BTreeSet` or a sorted `Vec` of it"
-            );
+            let parameter = function
+                .parameters
+                .iter()
+                .find(|parameter| matches!(&*parameter.names, [only] if only == name));
+            let message = match parameter {
+                Some(set) if set.unordered.is_some() => format!(
+                    "the order of the `HashSet` in `{name}` differs each time, so that a repeated call would not be \
+                     recognized; make a `BTreeSet` or a sorted `Vec` of it"
+                ),
+                Some(key) if is_part && key.ty.as_ref().is_some_and(is_optional_client_key) => {
+                    format!(
+                        "`{name}` is `None` in every request without a key, and these would be one call by the other \
+                         parts; take an `IdempotencyKey`, which a request must have"
+                    )
+                }
+                _ => return Ok(()),
+            };
             Err(Error::new(name.span(), message))
         }
-        Expr::Tuple(tuple) => (tuple.elems.iter()).try_for_each(|part| check_order(part, function)),
-        Expr::Reference(reference) => check_order(&reference.expr, function),
-        Expr::MethodCall(call) if call.method == "clone" => check_order(&call.receiver, function),
+        Expr::Tuple(tuple) => {
+            (tuple.elems.iter()).try_for_each(|part| check_parts(part, function, true))
+        }
+        Expr::Reference(reference) => part(&reference.expr),
+        Expr::MethodCall(call) if call.method == "clone" || call.method == "as_ref" => {
+            part(&call.receiver)
+        }
         _ => Ok(()),
     }
 }

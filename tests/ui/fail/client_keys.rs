@@ -38,6 +38,10 @@ async fn formatted(order: u32, IdempotencyKey(key): IdempotencyKey) -> Result<Re
 #[idempotent(key = key.map(|key| key.0), on_error = release)]
 async fn optional(#[idem(skip)] key: Option<IdempotencyKey>) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
 
+// The orders of two requests without a key would be one call.
+#[idempotent(key = ("order", key), scope = tenant, on_error = release)]
+async fn optional_in_a_tuple(key: Option<IdempotencyKey>, tenant: u64) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
+
 #[idempotent(key = key, on_error = release)]
 async fn of_a_layer(Extension(key): Extension<IdempotencyKey>) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
 
