@@ -7,7 +7,7 @@ use idem_runtime::Engine;
 use idem_runtime::store::sql::{PostgresStore, Purge, PurgeTask};
 use sqlx::PgPool;
 
-/// A namespace is the text of its path, in which its levels are separated by the unit separator.
+/// A namespace is its path as text; the unit separator separates levels.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS namespaces (name text PRIMARY KEY, properties json NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS tables (
     PRIMARY KEY (namespace, name)
 )";
 
-/// The longest answer of a mutation: the metadata of a table, which grows with its snapshots.
+/// The longest answer of a mutation: metadata grows with its snapshots.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The catalog of one warehouse.
@@ -32,7 +32,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Opens the catalog in a database, and creates its tables where they do not exist.
+    /// Opens the catalog in a database, and creates missing tables.
     ///
     /// # Errors
     ///

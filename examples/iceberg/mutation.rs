@@ -18,10 +18,12 @@ use crate::namespaces::{self, NewNamespace};
 use crate::refusal::Refusal;
 use crate::tables::{self, TableName};
 
-/// The time in which a client may repeat a request: `idempotency-key-lifetime` of the configuration.
+/// The time for repeats of a request: `idempotency-key-lifetime` of the configuration.
 pub(crate) const LIFETIME: Duration = Duration::from_mins(30);
 
-/// The lifetime of a record. A client counts its own from the first request to the last, which may be late on its way.
+/// The life of a record.
+///
+/// A client counts its own from the first request to the last, which may be late on its way.
 const KEPT: Duration = LIFETIME.saturating_add(Duration::from_mins(5));
 
 /// A change of the catalog: operation, resource and body.

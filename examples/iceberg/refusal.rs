@@ -29,7 +29,7 @@ pub(crate) enum Refusal {
     /// The namespace or table exists.
     #[class(business)]
     AlreadyExists(String),
-    /// A requirement of the commit does not hold, because another commit came first.
+    /// A requirement does not hold, because another commit came first.
     #[class(business)]
     CommitFailed(String),
     /// The database failed, and nothing is committed.

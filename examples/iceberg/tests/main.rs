@@ -1,4 +1,4 @@
-//! The catalog: its rules of keys, and `PyIceberg` behind a bad network and against one that is killed.
+//! The catalog: rules of keys, and `PyIceberg` through faults and kills.
 
 #![allow(
     clippy::unwrap_used,

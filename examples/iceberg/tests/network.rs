@@ -1,4 +1,4 @@
-//! Behind a network that loses and delays replies, doubles and delays requests, and cuts connections.
+//! Behind a network that loses, delays and doubles messages, and cuts connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +79,7 @@ async fn each_operation_is_applied_once() {
     assert_eq!(run.keyed, run.requests);
 }
 
-/// `PyIceberg` sends no key by itself: the same operations fail, and are applied twice.
+/// Without keys, as `PyIceberg` itself, operations fail and are applied twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_keys_clients_and_catalog_contradict_each_other() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! Clients with `PyIceberg` that change a catalog at once: their operations, and the tables after them.
+//! Concurrent clients with `PyIceberg`: their operations, and the tables after them.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,7 +17,7 @@ const TABLES: usize = 3;
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// The operations of a client: on its own tables, and appends to one that all share.
+/// A client's operations on its own tables and a shared one.
 fn operations(client: &str) -> Vec<Value> {
     let mut operations = vec![json!({ "operation": "create_namespace", "namespace": client })];
     for number in 0..TABLES {

@@ -70,7 +70,7 @@ fn new_key() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Fails unless it is an error of Iceberg, of this status and type.
+/// Fails unless it is Iceberg's error of this status and type.
 #[track_caller]
 fn assert_refused((status, document, is_replay): &Seen, code: u16, name: &str) {
     let error = &document["error"];

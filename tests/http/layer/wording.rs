@@ -35,7 +35,7 @@ fn shop(fixture: &Fixture, layer: IdempotencyLayer) -> Router {
     fixture.orders(layer, |run| format!("{run} s3cret"))
 }
 
-/// The refusals that a client can get of a layer with these settings, each with the code of its problem.
+/// The refusals of a layer with these settings, with their problems' codes.
 async fn refused(
     set: impl Fn(IdempotencyLayer) -> IdempotencyLayer,
 ) -> Vec<(&'static str, Answer)> {
@@ -226,7 +226,7 @@ async fn a_closure_takes_precedence_and_gets_the_problem() {
     }
 }
 
-/// A layer around a layer stores every response, and no refusal of the inner one, whatever its status is now.
+/// A layer around a layer that stores everything stores no refusal.
 #[tokio::test]
 async fn an_outer_layer_does_not_store_a_refusal_in_other_words() {
     let fixture = Fixture::new();
@@ -255,7 +255,7 @@ async fn an_outer_layer_does_not_store_a_refusal_in_other_words() {
     fixture.walk(&shop, [known]).await;
 }
 
-/// The `Link` and the `type` lead to the service's own page, which describes its own words.
+/// The `Link` and `type` lead to the service's own documentation.
 #[tokio::test]
 async fn a_template_links_to_the_documentation_of_the_service() {
     let (_, shop) = numbered(|layer| {
