@@ -22,7 +22,7 @@ pub(super) struct Found {
     generation: i32,
 }
 
-/// A record to be stored, and its lifetime.
+/// A record to be stored, and its life.
 pub(super) struct Write {
     pub(super) record: Vec<u8>,
     life: Duration,

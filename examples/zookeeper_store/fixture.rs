@@ -103,7 +103,7 @@ impl Fixture for InZooKeeper {
         Box::pin(async move {
             let data = match plant {
                 Plant::Bytes { bytes, life } => place::data(&bytes, life),
-                // Every node of this store begins with its lifetime; data that does not is foreign.
+                // Every node of this store begins with its life; data that does not is foreign.
                 Plant::OtherType => b"somebody else's data".to_vec(),
                 _ => return false,
             };

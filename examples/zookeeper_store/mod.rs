@@ -8,7 +8,7 @@
 //!
 //! Only the public API of `idem-runtime` is used. Its functions
 //! [`claim`](idem_runtime::store::author::claim), [`complete`](idem_runtime::store::author::complete) and so on
-//! decide; a store passes them the stored record and its remaining lifetime, and writes the result,
+//! decide; a store passes them the stored record and its remaining life, and writes the result,
 //! if the record is unchanged.
 
 mod exchange;

@@ -20,7 +20,7 @@ use idem_runtime::store::author::{MAX_RETAIN, Record, Unreadable};
 /// the path and the other parts of the packet.
 pub const LARGEST: usize = (1 << 20) - (8 << 10);
 
-/// Length of the prefix of a record's data: a mark of three bytes, and its lifetime.
+/// Length of the prefix of a record's data: a mark of three bytes, and its life.
 const FRAME: usize = 8;
 const MARK: &[u8; 3] = b"idm";
 
@@ -81,16 +81,16 @@ fn escape(name: &mut String, text: &str) {
     }
 }
 
-/// The data of a node: a record with its lifetime, counted from the time of the write. That
+/// The data of a node: a record with its life, counted from the time of the write. That
 /// time is the server's own, `mtime`, so that no client clock is involved.
 pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     let millis = u64::try_from(life.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX);
-    // Bounded to 40 bits, as every lifetime of a record is.
+    // Bounded to 40 bits, as every life of a record is.
     [MARK, &millis.to_be_bytes()[3..], record].concat()
 }
 
 /// Decodes data written at `written_ms` and read at `now_ms`, both by the server's
-/// clock: the bytes of a record and its remaining lifetime, or `None` if it has expired.
+/// clock: the bytes of a record and its remaining life, or `None` if it has expired.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub fn bytes(
     let left = written_ms.saturating_add(life).saturating_sub(now_ms);
     Ok(match u64::try_from(left) {
         Ok(0) | Err(_) => None,
-        // Never more than the original lifetime: after a failover the clock is that of another server.
+        // Never more than the original life: after a failover the clock is that of another server.
         Ok(left) => {
             let left = left.min(life.unsigned_abs());
             Some((
