@@ -1,4 +1,4 @@
-//! How an operation treats its keys: lifetimes, duplicates, attempts.
+//! How an operation treats its keys: lives, duplicates, attempts.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -186,13 +186,13 @@ impl Target {
     /// A server in a test, whose clock can be moved forward: the life of its keys, and the function that moves it.
     pub fn clock<F>(
         mut self,
-        lifetime: Duration,
+        life: Duration,
         advance: impl Fn(Duration) -> F + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.clock = Some((lifetime, ServerHook::new(advance)));
+        self.clock = Some((life, ServerHook::new(advance)));
         self
     }
 

@@ -198,7 +198,7 @@ impl Served {
             IdempotencyLayer::public(&engine, "shop.api")
         };
         let layer = layer.profile(profile);
-        let lifetime = layer.lifetime().unwrap();
+        let life = layer.life().unwrap();
         let layer = (setup.set)(layer);
         let shop = Shop {
             orders: Arc::default(),
@@ -267,7 +267,7 @@ impl Served {
             .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
             .failing(of(Method::POST, "/failing"))
             .effects("GET /total".parse().unwrap(), "/total")
-            .clock(lifetime, advance)
+            .clock(life, advance)
             .outage(outage)
             .config("GET /v1/config".parse().unwrap())
             .patience(HANG_LIMIT);

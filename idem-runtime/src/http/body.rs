@@ -27,7 +27,7 @@ enum Rest<B: Body> {
     Recorded(RecordedBody<B>),
 }
 
-/// The data and the trailers of a body, in memory. Cloning shares the data.
+/// Data and trailers of a body in memory, shared by clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collected {
     pub(super) data: Bytes,
@@ -48,7 +48,7 @@ impl Collected {
     }
 }
 
-/// The data of a body that is being read: the first frame is shared, and a second one is joined with it.
+/// The data of a body so far: one frame, or all joined.
 #[derive(Default)]
 struct ReadData {
     first: Bytes,
@@ -89,7 +89,7 @@ pub(super) enum BodyEnd<B: Body> {
     Broken(B::Error),
 }
 
-/// Reads a body until it exceeds `max_bytes`, or until `show`, which gets its data, returns `false`.
+/// Reads a body until it exceeds `max_bytes` or `show` returns `false`.
 ///
 /// Of a body whose size hint exceeds the limit, nothing is read.
 ///
@@ -157,7 +157,7 @@ impl<B: Body> Buffered<B> {
         }
     }
 
-    /// Takes the rest of a body, which is empty then; `None`: there is nothing that was not read.
+    /// Takes the unread rest of a body; `None`: there is none.
     pub(super) fn unread(&mut self) -> Option<Pin<Box<B>>> {
         match std::mem::replace(&mut self.rest, Rest::Read(BodyEnd::Whole)) {
             Rest::Read(BodyEnd::More(rest)) => Some(rest),

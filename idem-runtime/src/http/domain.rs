@@ -101,8 +101,9 @@ mod tests {
     }
 
     proptest! {
-        /// Under `Caller` a key has the digest of its text, as before there were domains; and no two keys of different
-        /// domains, or of different parts of one, are one.
+        /// Under `Caller` a key's digest is that of its text.
+        ///
+        /// No two keys of different domains, or of different parts of one, are one.
         #[test]
         fn keys_are_apart(
             requests in proptest::collection::vec(("(GET|PUT|PUTA)", "/[a/]{0,3}", "[a/]{1,3}"), 1..12),

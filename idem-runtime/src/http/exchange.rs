@@ -31,7 +31,7 @@ use crate::record::transition::Remains;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub(super) profile: Profile,
-    /// `None`: [`RESPONSE_BYTES`], or the engine's limit of a value if that is more.
+    /// `None`: [`RESPONSE_BYTES`], or the engine's limit of a value if larger.
     pub(super) max_response_bytes: Option<usize>,
     /// `None`: HTTP itself.
     pub(super) protocol: Option<Arc<dyn Protocol>>,
@@ -83,7 +83,7 @@ impl Rules {
         self.passes_streams || self.protocol.is_some()
     }
 
-    /// Whether a response with this header is streamed: waiting for its end would withhold it.
+    /// Whether a response is streamed: waiting for its end would withhold it.
     fn is_stream(&self, headers: &HeaderMap) -> bool {
         let Some(content_type) = headers.get(CONTENT_TYPE) else {
             return false;
@@ -105,8 +105,9 @@ impl Rules {
         life
     }
 
-    /// Encodes a response as an answer: its status, the headers that are stored, and this body. It [stands
-    /// for](Self::status_of) the status `treated_as`.
+    /// Encodes a response as an answer: status, stored headers, and this body.
+    ///
+    /// It [stands for](Self::status_of) the status `treated_as`.
     pub(super) fn encode<B>(
         &self,
         response: &Response<B>,
@@ -134,7 +135,7 @@ impl Rules {
     }
 }
 
-/// The outcome of a request: a response, stored or not; the error of the service; idem's own refusal.
+/// The outcome of a request: a response, an error, or idem's refusal.
 pub(super) struct RequestEnd<B: Body, E> {
     pub(super) end: ServiceEnd<B, E>,
     pub(super) how: AnswerSource,
@@ -177,8 +178,9 @@ impl<B: Body, E> RequestEnd<B, E> {
         Self { end, how }
     }
 
-    /// The response of the service, for a request that has a payment or none. The body of a response that is to be
-    /// stored is read, up to the limit.
+    /// The response of the service, for a request with or without payment.
+    ///
+    /// The body of a response that is to be stored is read, up to the limit.
     pub(super) async fn of(
         response: Response<B>,
         has_payment: bool,
@@ -290,7 +292,9 @@ impl<B: Body, E> RequestEnd<B, E> {
         })
     }
 
-    /// The response of an earlier attempt, found by a reconcile hook. It is stored, whatever its status.
+    /// The response of an earlier attempt, found by a reconcile hook.
+    ///
+    /// It is stored, whatever its status.
     pub(super) fn landed(response: Response<Bytes>, rules: &Rules) -> Self {
         let (mut parts, body) = response.into_parts();
         let body = rules.collected(&mut parts.headers, body);
@@ -309,12 +313,12 @@ impl<B: Body, E> RequestEnd<B, E> {
     }
 }
 
-/// Whether a response of this status answers its request (RFC 9110, section 15.2).
+/// Whether a response of this status is final (RFC 9110, section 15.2).
 pub(super) fn is_final(status: StatusCode) -> bool {
     !status.is_informational()
 }
 
-/// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
+/// The settlement without a stored answer. `status`: `None` without a complete response.
 fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>, policy: &StatusPolicy) -> Encoded {
     match verdict {
         KeyVerdict::Release => Encoded::Release(match status {

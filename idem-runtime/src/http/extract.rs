@@ -84,7 +84,7 @@ impl<T: Serialize> IntoResponse for Reply<T> {
     }
 }
 
-/// The response of the value; on a replay with the header `idempotent-replayed: true`.
+/// The response of the value; a replay has `idempotent-replayed: true`.
 impl<T: IntoResponse> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         let replayed = !self.was_executed();

@@ -49,7 +49,7 @@ type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 #[derive(Clone, Default)]
 #[must_use = "it does nothing until a layer has it"]
 pub struct Fingerprinter {
-    /// The parts of a document that do not count; `None`: a document counts byte by byte.
+    /// The excluded parts of a document; `None`: every byte of it counts.
     json: Option<Arc<[Pointer]>>,
     numbers: Numbers,
     multipart: bool,
@@ -69,7 +69,9 @@ enum Payment {
     Nothing,
 }
 
-/// What of a payment is not its terms: what is signed anew, and what a server says anew or says only for display.
+/// The parts of a payment that are not its terms.
+///
+/// What is signed anew, and what a server writes anew or only for display.
 const NOT_TERMS: [&[&str]; 6] = [
     &["payload"],
     &["extensions"],
@@ -92,7 +94,7 @@ enum Content {
 }
 
 impl Fingerprinter {
-    /// Counts every body byte by byte, and no header but those of a payment.
+    /// Counts every byte of a body, and no header but a payment's.
     pub fn new() -> Self {
         Self::default()
     }
@@ -179,7 +181,7 @@ impl Fingerprinter {
         self
     }
 
-    /// Replaces the bytes of a body by the result of a custom rule.
+    /// Replaces the bytes of a body by the result of a function.
     ///
     /// `None` means that the rule is not for this request, and the others apply. Called once for each request with a
     /// key, and must not block.
@@ -205,7 +207,7 @@ impl Fingerprinter {
         self
     }
 
-    /// Counts this header as well: its presence, and its values in their order.
+    /// Counts this header as well: its presence, and its values in order.
     ///
     /// For a header that affects the operation, and is the same when the request is repeated.
     ///
@@ -219,7 +221,9 @@ impl Fingerprinter {
         self
     }
 
-    /// Excludes the headers of a payment, `PAYMENT-SIGNATURE` and `X-PAYMENT`, unless [`header`](Self::header) names them.
+    /// Excludes the headers of a payment: `PAYMENT-SIGNATURE` and `X-PAYMENT`.
+    ///
+    /// Unless [`header`](Self::header) names them.
     ///
     /// By default they count in a request that has them ([x402](https://github.com/x402-foundation/x402), versions 2 and
     /// 1): a repeat of a paid request with another payment, or without one, is a 422 `key-reused`. Excluded, it gets the
@@ -240,7 +244,7 @@ impl Fingerprinter {
         self
     }
 
-    /// The terms of the payment of a request; `None` where they do not count, or cannot be read.
+    /// The terms of the payment; `None`: not counted, or unreadable.
     fn terms(&self, request: &Parts) -> Option<Vec<u8>> {
         if self.payment != Payment::Terms || self.headers.contains(&PAYMENT[0]) {
             return None;
@@ -249,7 +253,7 @@ impl Fingerprinter {
         json::canonical(&document, &NOT_TERMS.map(Pointer::of), Numbers::AsWritten)
     }
 
-    /// The headers that count in this request, in the order in which they are hashed.
+    /// The headers that count in this request, in hashing order.
     fn counted<'a>(
         &'a self,
         request: &'a Parts,
@@ -265,7 +269,7 @@ impl Fingerprinter {
         self.headers.iter().chain(PAYMENT.iter().filter(counts))
     }
 
-    /// The hash state before a body of which every byte counts; `None` if the decision needs the whole body.
+    /// The hash state before a raw body; `None`: it must be whole.
     pub(super) fn begin(&self, request: &Parts, uri: &Uri) -> Option<Sha256> {
         let may_differ = self.own.is_some()
             || self.json.is_some() && json_type(request).is_some()
@@ -324,7 +328,7 @@ impl Fingerprinter {
         Content::Raw
     }
 
-    /// The hash of everything but the body. The body comes last, and so needs no length.
+    /// The hash of all but the body, which comes last, without length.
     fn head(&self, request: &Parts, uri: &Uri, rule: &str) -> Sha256 {
         let mut hash = Sha256::new();
         let terms = self.terms(request);
@@ -359,7 +363,7 @@ impl Fingerprinter {
     }
 }
 
-/// Hashes a field with its length before it, so that no two lists of fields are the same bytes.
+/// Hashes a field after its length, so that lists cannot collide.
 pub(super) fn field(hash: &mut Sha256, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);
@@ -374,7 +378,7 @@ fn content_type(request: &Parts) -> Option<&HeaderValue> {
     lines.next().filter(|_| lines.next().is_none())
 }
 
-/// The media type of a JSON document, in lower case and without its parameters.
+/// The media type of a JSON document, in lower case without parameters.
 fn json_type(request: &Parts) -> Option<Vec<u8>> {
     let media_type = media_type(content_type(request)?).to_ascii_lowercase();
     let is_json = media_type == b"application/json" || media_type.ends_with(b"+json");

@@ -21,7 +21,7 @@ const STORED: [&str; 3] = [
      cross-origin-resource-policy expires permissions-policy referrer-policy vary x-content-type-options x-frame-options",
 ];
 
-/// Headers that belong to one response and one connection, or that are secrets of one client.
+/// Headers of one response or one connection, and secrets of one client.
 const NEVER: [&str; 4] = [
     // Secrets of the first client.
     "authentication-info authorization cookie dpop dpop-nonce ocp-apim-subscription-key proxy-authenticate \
@@ -37,7 +37,7 @@ const NEVER: [&str; 4] = [
     "content-length trailer",
 ];
 
-/// Rate limits, in their many spellings; and CORS headers, which apply to one origin.
+/// Rate limits in their many spellings, and CORS headers of one origin.
 const NEVER_PREFIXES: [&str; 4] = [
     "access-control-",
     "ratelimit",
@@ -45,8 +45,9 @@ const NEVER_PREFIXES: [&str; 4] = [
     "x-rate-limit-",
 ];
 
-/// Names of secrets of one client, alone and after a prefix: `access-token`, `x-access-token`,
-/// `x-shopify-access-token`. A cursor (`x-continuation-token`) is none.
+/// Names of secrets of one client, alone and after a prefix.
+///
+/// `access-token`, `x-access-token`, `x-shopify-access-token`. A cursor (`x-continuation-token`) is none.
 const SECRETS: [&str; 1] = [
     "access-token api-key apikey auth-key auth-token authorization-token csrf-token id-token password refresh-token \
      secret security-token session session-id session-token xsrf-token",
@@ -56,7 +57,7 @@ fn names(lists: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
     lists.iter().flat_map(|list| list.split(' '))
 }
 
-/// Whether a header of this name is never stored, whatever the settings are.
+/// Whether a header of this name is never stored, whatever the settings.
 fn is_never(name: &str) -> bool {
     static LISTED: LazyLock<HashSet<&str>> = LazyLock::new(|| names(&NEVER).collect());
     static ENDINGS: LazyLock<Vec<&str>> = LazyLock::new(|| names(&SECRETS).collect());
@@ -157,8 +158,9 @@ impl StoredHeaders {
         self.is_own = true;
     }
 
-    /// Selects all headers, because the handler has named each of them; of a list of the service's own, its names and
-    /// these ones.
+    /// Selects all headers, because the handler has named each of them.
+    ///
+    /// Of a list of the service's own, its names and these ones.
     #[cfg(feature = "tonic")]
     pub(super) fn all_or_own_and(&mut self, names: impl IntoIterator<Item = &'static str>) {
         if !self.is_own {
@@ -195,7 +197,7 @@ impl StoredHeaders {
         self.never.push(header_name(name));
     }
 
-    /// The headers that are stored, in order; a name may occur several times.
+    /// The stored headers in order; a name may occur several times.
     pub(super) fn of<'a>(
         &'a self,
         headers: &'a HeaderMap,
@@ -217,7 +219,7 @@ impl StoredHeaders {
         }
     }
 
-    /// Whether the header is stored. `of_connection`: the headers, if `Connection` names some of them.
+    /// Whether the header is stored. `of_connection`: the headers, if `Connection` names some.
     fn stores(&self, name: &HeaderName, of_connection: Option<&HeaderMap>) -> bool {
         let text = name.as_str();
         let is_listed = match &self.list {

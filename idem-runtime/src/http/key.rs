@@ -24,7 +24,7 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub String);
 
-/// Serializes as the text. The newtype name lets the encoder of keys distinguish it from other text.
+/// Serializes as text in a newtype, by which the encoder recognizes it.
 impl Serialize for IdempotencyKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_newtype_struct(CLIENT_KEY, &self.0)
@@ -45,8 +45,9 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
-/// The longest key in bytes: 255 characters of any kind. With its length it stays under the 1,024 bytes that any key may
-/// take.
+/// The longest key in bytes: 255 characters of any kind.
+///
+/// With its length it stays under the 1,024 bytes that any key may take.
 const MAX_BYTES: usize = 255 * 4;
 
 /// Rules for accepted keys.
@@ -112,7 +113,7 @@ impl Default for KeyRules {
 }
 
 impl KeyRules {
-    /// Sets whether a key without quotation marks is accepted; default yes. `false` is the draft's rule.
+    /// Whether keys without quotation marks are accepted; default yes, draft no.
     ///
     /// Most clients and SDKs send it so: visible ASCII other than `"`, `\`, `,` and `;`. With and without the marks it
     /// is the same key, and no other text is: a value that a proxy joined from two headers, or a part of a quoted key,
@@ -167,7 +168,10 @@ impl KeyRules {
         self
     }
 
-    /// Adds a rule of your own, such as "a UUID"; a key that it rejects is answered with 400.
+    /// Accepts only keys of your own form, such as a UUID.
+    ///
+    /// Others are refused with 400. The last call counts: a form of several parts is one function. The form of a
+    /// [`Profile`](super::Profile) is a part of its rules, which [`Profile::keys`](super::Profile::keys) replaces.
     #[must_use]
     pub fn accept(self, accept: fn(&str) -> bool) -> Self {
         self.form("a form of the service's own", accept)
@@ -187,7 +191,7 @@ impl KeyRules {
         key
     }
 
-    /// Reads the key of a request; `None` where it has no such header.
+    /// Reads the key of a request; `None`: it has no such header.
     ///
     /// # Errors
     ///
@@ -239,7 +243,7 @@ impl KeyRules {
     fn text(&self, line: &HeaderValue) -> Result<String, KeyRefusal> {
         let bytes = line.as_bytes().trim_ascii();
         if self.syntax == Syntax::Verbatim {
-            let text = std::str::from_utf8(bytes).map_err(|_| KeyRefusal::NotAString)?;
+            let text = std::str::from_utf8(bytes).map_err(|_| KeyRefusal::Unreadable)?;
             return Ok(text.to_owned());
         }
         let plain = match bytes {
@@ -291,12 +295,12 @@ fn is_unescaped(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
-/// Whether the byte is neither a blank nor a control character, and neither ends nor separates values in a header.
+/// Whether the byte is visible, and no delimiter of header values.
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }
 
-/// Reason that a key is refused. It contains no part of the key.
+/// Reason of a refused key, with no part of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyRefusal {
@@ -304,8 +308,10 @@ pub enum KeyRefusal {
     Missing,
     /// The header occurs more than once.
     Repeated,
-    /// It is not one String of RFC 8941: a list, with characters that no header may carry, or without quotation marks
-    /// where [`KeyRules::bare`] does not accept that.
+    /// It is no String of RFC 8941, or no string of JSON.
+    ///
+    /// In a header: a list, with other characters, or without quotation marks where [`KeyRules::bare`] does not accept
+    /// that.
     NotAString,
     /// It is empty.
     Empty,
@@ -316,7 +322,9 @@ pub enum KeyRefusal {
     },
     /// [`KeyRules::accept`] does not accept it.
     NotAccepted,
-    /// Its place cannot be read: a body that is no JSON, an escape that is none.
+    /// Its place cannot be read.
+    ///
+    /// A body that is no JSON, an escape that is none, a header that is read [verbatim](KeyRules::verbatim) and no UTF-8.
     Unreadable,
 }
 
@@ -328,7 +336,7 @@ impl fmt::Display for KeyRefusal {
 }
 
 impl KeyRefusal {
-    /// The text of the refusal, with what the request needs and a name for the place in which the key is.
+    /// The text of the refusal. `needed` and `place` name the key's place.
     pub(super) fn text(&self, needed: &str, place: &dyn fmt::Display) -> String {
         match self {
             Self::Missing => format!(
@@ -347,7 +355,7 @@ impl KeyRefusal {
             Self::NotAccepted => {
                 format!("the {place} does not have the form that this API asks for")
             }
-            Self::Unreadable => format!("the {place} cannot be read"),
+            Self::Unreadable => format!("the {place} cannot be read: it must be UTF-8"),
         }
     }
 }
@@ -367,7 +375,7 @@ mod tests {
     }
 
     proptest! {
-        /// A plain text in quotation marks, which is read without the parser, is the text that the parser reads.
+        /// A quoted plain text, read without the parser, is the parser's text.
         #[test]
         fn a_key_is_the_string_that_the_parser_reads(text in "[ -~\u{e9}]{0,40}", is_quoted in any::<bool>()) {
             let line = if is_quoted { format!("\"{text}\"") } else { text };

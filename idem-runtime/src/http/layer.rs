@@ -57,7 +57,8 @@ use crate::policy::{
 /// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
 /// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`).
 /// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
-/// headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers too.
+/// headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers too; the
+/// closures of a layer find that one as axum's `OriginalUri` among the extensions.
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
@@ -83,10 +84,11 @@ use crate::policy::{
 /// its length and the stored headers; server-sent events have the ids that they had.
 ///
 /// Before the first byte leaves, the record says that the outcome is unknown. A crash in the middle thus leaves the
-/// outcome unknown, and never starts the handler again. Where the store does not confirm it in time,
-/// [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets the stream or 503 `answer-unconfirmed`; it is
-/// recorded in any case. The end of the stream reaches the client before it is stored: a repeat that comes at once may
-/// still get the 500 below.
+/// outcome unknown, and never starts the handler again. The record is not renewed during the stream, and is the same
+/// after a crash: a repeat gets the retryable 500 below in both cases, never the 409 of a running request. Where the
+/// store does not confirm the record in time, [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets
+/// the stream or 503 `answer-unconfirmed`; it is recorded in any case. The end of the stream reaches the client before it
+/// is stored: a repeat that comes at once may still get the 500.
 ///
 /// | the stream | its client | the key, and what a repeat gets |
 /// |---|---|---|
@@ -305,11 +307,11 @@ impl IdempotencyLayer {
     ///
     /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "catalog").profile(Profile::iceberg_rest());
     /// let grace = Duration::from_secs(5 * 60);
-    /// assert_eq!(iso8601_duration(layer.lifetime()? - grace), "PT30M");
+    /// assert_eq!(iso8601_duration(layer.life()? - grace), "PT30M");
     /// # Ok::<(), idem_runtime::Error>(())
     /// ```
-    pub fn lifetime(&self) -> Result<Duration, Error> {
-        self.settings.lifetime()
+    pub fn life(&self) -> Result<Duration, Error> {
+        self.settings.life()
     }
 
     profile_setters!(|it| Arc::make_mut(&mut Arc::make_mut(&mut it.settings).rules).profile);
@@ -359,7 +361,7 @@ impl IdempotencyLayer {
         self.set(|it| it.max_body_bytes = max_body_bytes)
     }
 
-    /// The time in which the whole body of a request with a key must arrive; default 30 s.
+    /// The time limit for a keyed request's body; default 30 s.
     ///
     /// After it the request gets 408 `body-timeout`, with `Connection: close` over HTTP/1 ([RFC 9110, section
     /// 15.5.9](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.9)). The body is read before the claim and before
@@ -476,7 +478,7 @@ impl IdempotencyLayer {
         self.set(|it| it.quota = Some(Arc::new(quota)))
     }
 
-    /// A text by which an operator recognizes the record of a request; default none.
+    /// A text for operators to recognize a request's record; default none.
     ///
     /// As the attribute's [`label`](macro@crate::idempotent#label): at most 64 bytes, stored **in plain text** with the
     /// attempts of a request whose response is not stored at once, and shown by
@@ -550,7 +552,7 @@ impl IdempotencyLayer {
         self.set(|it| Arc::make_mut(&mut it.rules).passes_streams = !record)
     }
 
-    /// Determines whether an earlier attempt of unknown outcome was done; default no hook.
+    /// Determines the outcome of an earlier attempt; default no hook.
     ///
     /// The handler of the attempt answered with an ambiguous status, panicked, or was killed. The hook runs before the
     /// repeat is refused as `outcome-unknown` or `attempts-exhausted`, or is executed after a crash, as the attribute's
@@ -658,7 +660,7 @@ impl IdempotencyLayer {
         self.set(|it| it.on_problem = Some(OnProblem::OfRequest(Arc::new(on_problem))))
     }
 
-    /// The layer of a protocol over HTTP, which has refusals and stored headers of its own.
+    /// The layer of another protocol, with its own refusals and headers.
     #[cfg(feature = "tonic")]
     pub(crate) fn over(
         self,

@@ -31,7 +31,7 @@ impl Pointer {
         Self(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    /// The names of members, or the indices of elements, from the document to the value. Never empty.
+    /// Names of members or indices, from document to value. Never empty.
     pub(super) fn names(&self) -> &[String] {
         &self.0
     }

@@ -75,17 +75,18 @@ pub struct Problem {
     is_retryable: bool,
     /// Members added by the service.
     members: BTreeMap<Cow<'static, str>, Value>,
-    /// Whether idem refused, so that this call ran nothing, or has a record of its own.
+    /// Whether idem refused: the call ran nothing, or has its own record.
     is_refusal: bool,
 }
 
-/// The longest `Retry-After` of a running request. The lease determines when its owner is given up, not when its
-/// handler is done: a client that waited for the end of a lease of 30 s would wait 30 s for a handler of 0.3 s. A
-/// client that comes back too early costs one claim, once in this time. Not less than 1 s, the smallest delay that is
-/// not "at once" (RFC 9110, section 10.2.3).
+/// The longest `Retry-After` of a running request.
+///
+/// The lease determines when its owner is given up, not when its handler is done: a client that waited for the end of
+/// a lease of 30 s would wait 30 s for a handler of 0.3 s. A client that comes back too early costs one claim, once in
+/// this time. Not less than 1 s, the smallest delay that is not "at once" (RFC 9110, section 10.2.3).
 const SOON: Duration = Duration::from_secs(2);
 
-/// The detail of a repeat whose answer is being streamed. After a crash the record says the same.
+/// The detail of a repeat during a stream, or after its crash.
 const STREAMED: &str = "the answer to the first request with this key is being streamed, or was cut off, and it is not \
     repeated: send this one again later to get it";
 
@@ -113,7 +114,7 @@ const MEMBERS: &[&str] = &[
     "retryable",
 ];
 
-/// The codes of the problems of a layer over HTTP, as the table of [`Problem`] has them.
+/// The codes of a layer over HTTP, as [`Problem`] lists them.
 pub(super) const CODES: [&str; 19] = [
     "key-missing",
     "key-invalid",
@@ -244,7 +245,7 @@ impl Problem {
         self
     }
 
-    /// Names this occurrence: a URI, such as one made of your request id.
+    /// Names this occurrence by a URI, such as a request id's.
     ///
     /// The default is a random `urn:uuid:…`; for an error of a call, its [`instance`](Error::instance).
     #[must_use]
@@ -314,13 +315,13 @@ impl Problem {
         &self.detail
     }
 
-    /// The member `retryable`: whether the request is worth sending again as it is, with the same key.
+    /// The member `retryable`: whether to send the same request and key again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.is_retryable
     }
 
-    /// The delay after which the request is worth repeating, where that is known.
+    /// The delay after which a repeat is worthwhile, where that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -412,7 +413,9 @@ pub(super) struct Wording<'a> {
     pub(super) documented_at: Option<&'a str>,
 }
 
-/// The value of a `Retry-After`: rounded up, and never "at once", because the answer does not exist before.
+/// The value of a `Retry-After`, rounded up to 1 s at least.
+///
+/// Never "at once", because the answer does not exist before.
 pub(super) fn whole_seconds(delay: Duration) -> u32 {
     let seconds = delay.as_millis().div_ceil(1_000);
     u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
@@ -434,7 +437,7 @@ impl From<KeyRefusal> for Problem {
     }
 }
 
-/// Status, code, title and detail for the client, of each kind of error.
+/// Status, code, title and detail for the client, by kind of error.
 macro_rules! refusals {
     ($($($kind:ident)|+ => $status:ident $code:literal $title:literal $detail:literal)+) => {
         impl Problem {

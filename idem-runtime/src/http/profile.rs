@@ -102,26 +102,27 @@ pub struct Profile {
     /// The headers that are stored.
     pub(super) headers: StoredHeaders,
     pub(super) echoes_key: bool,
-    /// The header of a response that has the lifetime.
-    pub(super) lifetime_header: Option<HeaderName>,
+    /// The header of a response that has the life of a key.
+    pub(super) life_header: Option<HeaderName>,
     pub(super) policy: Policy,
 }
 
-/// The setters that a profile and a layer share; `|it| place` is where the value has its profile.
+/// The setters of profile and layer; `|it| place`: the profile within `it`.
 macro_rules! profile_setters {
     (|$it:ident| $profile:expr) => {
         profile_setters! { |$it| $profile;
             /// Refuses a request without a key with 400, which is the default.
             required() |it| { it.required = true }
 
-            /// Lets a request without a key pass, unprotected. Default: it is refused with 400.
+            /// Lets a request without a key pass, unprotected; default: 400.
             ///
             /// A request with an invalid key is refused either way.
             optional() |it| { it.required = false }
 
-            /// The methods that are protected; default `POST` and `PATCH`. Others pass, with or without a key.
+            /// The protected methods; default `POST` and `PATCH`.
             ///
-            /// With `GET` name `HEAD`: a router of axum calls the handler of `GET` for it.
+            /// Others pass, with or without a key. With `GET` name `HEAD`: a router of axum calls the handler of `GET`
+            /// for it.
             methods(methods: impl IntoIterator<Item = Method>) |it| {
                 it.methods = methods.into_iter().collect();
             }
@@ -129,7 +130,9 @@ macro_rules! profile_setters {
             /// The source of the key; default the header `Idempotency-Key`.
             key_source(source: KeySource) |it| { it.source = source }
 
-            /// The rules for keys; default: one string of 1 to 255 characters, in quotation marks or without.
+            /// The rules for keys; default [`KeyRules::default`](super::KeyRules).
+            ///
+            /// They replace those of a profile, its form of keys too.
             keys(keys: KeyRules) |it| { it.keys = keys }
 
             /// The namespace of a key within its scope; default [`KeyDomain::Caller`].
@@ -208,25 +211,25 @@ macro_rules! profile_setters {
                 }
             }
 
-            /// Whether every response to a request with a key has the key; default no.
+            /// Whether responses to requests with a key have it; default no.
             ///
             /// It has it in the header that the request had it in, as it was written there, quotation marks included: a
             /// first response, a replay and a refusal. A key that was refused itself is not echoed, nor is one from
             /// elsewhere than a header.
             echo_key(echo: bool) |it| { it.echoes_key = echo }
 
-            /// Adds the lifetime of a key to responses, in this header; default none.
+            /// Adds the life of a key to responses; default no header.
             ///
-            /// In every response to a request with a key: the [lifetime](super::IdempotencyLayer::lifetime) from the end
+            /// In every response to a request with a key: the [life](super::IdempotencyLayer::life) from the end
             /// of its first request on, as an [ISO 8601 duration](super::iso8601_duration) such as `PT24H`. There is none
-            /// of a lifetime [for ever](crate::FOREVER), nor where responses choose their lives
+            /// of a life [for ever](crate::FOREVER), nor where responses choose their lives
             /// ([`ttl_of`](super::IdempotencyLayer::ttl_of)).
             ///
             /// # Panics
             ///
             /// If no header can have this name.
-            echo_lifetime(header: impl AsRef<str>) |it| {
-                it.lifetime_header = Some(header_name(header.as_ref()));
+            echo_life(header: impl AsRef<str>) |it| {
+                it.life_header = Some(header_name(header.as_ref()));
             }
         }
     };
@@ -243,7 +246,7 @@ macro_rules! profile_setters {
 pub(super) use profile_setters;
 
 impl Profile {
-    /// The defaults of a layer under a name, for rules of your own.
+    /// The defaults of a layer under a name, for your own rules.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
         Self {
             name: name.into(),
@@ -257,7 +260,7 @@ impl Profile {
             refusals: Refusals::problems(),
             headers: StoredHeaders::default(),
             echoes_key: false,
-            lifetime_header: None,
+            life_header: None,
             // A released request may be corrected, whatever the engine counts.
             policy: Policy::new()
                 .on_duplicate(OnDuplicate::Replay)

@@ -10,7 +10,7 @@ use super::body::Collected;
 use super::problem::Problem;
 use super::status::KeyVerdict;
 
-/// A protocol whose messages are in frames, and whose status is in trailers.
+/// A protocol with messages in frames, and its status in trailers.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The time in which the client of a request expects its response.
     fn timeout(&self, request: &HeaderMap) -> Option<Duration>;
@@ -18,10 +18,10 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The problem of a request that is not one message.
     fn not_unary(&self) -> Problem;
 
-    /// A counter that is shown the data of a body, piece by piece.
+    /// A counter that gets the data of a body, piece by piece.
     fn counter(&self) -> Counter;
 
-    /// The status of HTTP that a response stands for; `None`: it has no status.
+    /// The equivalent HTTP status of a response; `None`: it has no status.
     fn status(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Option<StatusCode>;
 
     /// A verdict of the service in place of the policy's.
@@ -33,7 +33,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
 
 pub(crate) type Counter = Box<dyn FnMut(&[u8]) -> Messages + Send>;
 
-/// The number of complete messages in the data of a body so far.
+/// The number of complete messages in a body so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
     None,

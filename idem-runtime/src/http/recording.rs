@@ -23,7 +23,7 @@ use crate::env::lock::Lock;
 const CANCELLED: &str =
     "the lease was lost, and the stream was dropped for that, as `on_lease_lost = cancel` requires";
 
-/// The longest frame that is copied for the client while the stream goes on.
+/// The longest frame that is copied for the client during the stream.
 const FRAME: usize = 32 << 10;
 
 /// The part of a stream that its recorder and its client share.
@@ -60,7 +60,9 @@ pub(super) enum Recorded {
     Broken,
 }
 
-/// Reads a stream. Dropped before the end of it, it leaves the rest to the client, unless it is cancelled.
+/// Reads a stream.
+///
+/// Dropped before the end of it, it leaves the rest to the client, unless it is cancelled.
 pub(super) struct StreamRecorder<B: Body> {
     recording: Arc<Lock<StreamRecording<B>>>,
     /// `None`: it has ended.
@@ -76,7 +78,7 @@ pub(super) struct StreamRecorder<B: Body> {
 pub(super) struct RecordedBody<B: Body>(Arc<Lock<StreamRecording<B>>>);
 
 impl<B: Body> StreamRecorder<B> {
-    /// The recorder of a stream, up to `max_bytes`, and the body for the client.
+    /// The recorder of a stream up to `max_bytes`, and the client's body.
     pub(super) fn new(
         stream: B,
         head: Response<()>,
@@ -203,7 +205,7 @@ impl<B: Body> Drop for StreamRecording<B> {
 }
 
 impl<B: Body> StreamRecording<B> {
-    /// The next part for the client: what has come, up to a frame; all, once the stream has ended.
+    /// The next part for the client: one frame; after the end, all.
     fn next(&mut self) -> Option<Bytes> {
         let next = if self.whole.is_empty() {
             let end = self.data.len().min(self.passed + FRAME);

@@ -1,4 +1,4 @@
-//! The wording of refusals: status, body and headers by the code of the problem.
+//! The wording of refusals: status, body and headers by code.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -117,9 +117,9 @@ impl Refusals {
 
     /// The errors of [Stripe's API](https://docs.stripe.com/api/errors).
     ///
-    /// `{"error": {"type", "code", "message"}}`: a reused key is a 400 `idempotency_error`, without a code; a running
-    /// request, a 409 `idempotency_key_in_use`, which Stripe's SDKs repeat. Other codes are those of [`Problem`] with
-    /// `_` for `-`.
+    /// `{"error": {"type", "code", "message"}}`: a reused key is a 400 `idempotency_error`, without a code as in
+    /// version 1; a running request, a 409 `idempotency_key_in_use`, which Stripe's SDKs repeat. Other codes are those
+    /// of [`Problem`] with `_` for `-`.
     pub fn stripe() -> Self {
         let error =
             json!({ "error": { "type": "{type}", "code": "{code}", "message": "{message}" } });
@@ -257,7 +257,7 @@ impl Refusals {
             )
     }
 
-    /// Rows of one type for these problems, whose codes are written as most partners write theirs.
+    /// Rows of one type for these problems, with codes in snake case.
     fn typed(self, of_type: &'static str, codes: &str) -> Self {
         codes.split(' ').fold(self, |refusals, code| {
             let refusal = Refusal::default().code(snake_case(code));
@@ -364,7 +364,7 @@ impl Refusal {
         self
     }
 
-    /// Adds a header to the response, in place of one that it has.
+    /// Adds a header to the response, replacing its own.
     ///
     /// # Panics
     ///
@@ -424,7 +424,7 @@ fn snake_case(code: &str) -> String {
     code.replace('-', "_")
 }
 
-/// A placeholder: its name, and its value in a response; `None`: there is none.
+/// A placeholder: its name, and its value in a response, if any.
 type Place = (&'static str, fn(&Wording<'_>) -> Option<Value>);
 
 const PLACES: [Place; 6] = [
@@ -440,7 +440,7 @@ fn place(name: &str) -> Option<&'static Place> {
     PLACES.iter().find(|(known, _)| *known == name)
 }
 
-/// Splits a text at its first name in braces: the text before it, the name, the text after it.
+/// Splits a text at its first name in braces: before, name, after.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let mut open = text.find('{')?;
     loop {
@@ -484,7 +484,7 @@ fn value(name: &str, wording: &Wording<'_>) -> Option<Value> {
     place(name).and_then(|(_, value)| value(wording))
 }
 
-/// The text with the values in it. They are not searched for placeholders again.
+/// The text with the values in it, which are not searched again.
 fn filled_text(text: &str, wording: &Wording<'_>) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, name, after)) = split(rest) {
@@ -499,7 +499,7 @@ fn filled_text(text: &str, wording: &Wording<'_>) -> String {
     filled + rest
 }
 
-/// The body that a template makes; `None` for a placeholder without a value.
+/// The body of a template; `None`: a placeholder without a value.
 fn filled(template: &Value, wording: &Wording<'_>) -> Option<Value> {
     Some(match template {
         Value::String(text) => {

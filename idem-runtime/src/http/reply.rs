@@ -129,7 +129,7 @@ impl<T> Reply<T> {
         self.value
     }
 
-    /// Whether another call produced this reply: it was stored before, or waited for.
+    /// Whether another call produced this reply: stored before, or waited for.
     #[must_use]
     pub fn was_replayed(&self) -> bool {
         self.replayed
@@ -143,7 +143,7 @@ impl Reply<()> {
         Self::new(StatusCode::NO_CONTENT, ())
     }
 
-    /// Status 303: redirects, for example after a form, so that a reload of the page repeats nothing.
+    /// Status 303: redirects, so that a reload of the page repeats nothing.
     #[must_use]
     pub fn see_other(uri: impl TryInto<HeaderValue>) -> Self {
         Self::new(StatusCode::SEE_OTHER, ()).header(LOCATION, uri)

@@ -1,4 +1,4 @@
-//! What a request is: its key, its owner, and its content: method, path, query and body.
+//! What a request is: its key, its owner, and its content.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -22,8 +22,9 @@ pub(super) struct Admitted {
     pub(super) asked: [u8; 32],
 }
 
-/// Finds the key of a request, which is put among its extensions, and its owner, reads its body into memory, and computes
-/// the digest of the request. A key in the body is read after it.
+/// Finds key and owner of a request, and digests its content.
+///
+/// The key is put among its extensions, and the body is in memory after it. A key in the body is read after that.
 ///
 /// `None`: the request has no key, and needs none.
 ///
@@ -88,7 +89,7 @@ fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identif
     }
 }
 
-/// Reads the body of a request into memory, and computes the digest of the request.
+/// Reads the body of a request into memory. Returns the request's digest.
 ///
 /// # Errors
 ///

@@ -160,8 +160,9 @@ impl Entry {
 }
 
 impl StoredAnswer {
-    /// The stored response of a request to an [`IdempotencyLayer`]; `None` for any other answer, and for one that cannot be
-    /// read.
+    /// The stored response of a request to an [`IdempotencyLayer`].
+    ///
+    /// `None` for any other answer, and for one that cannot be read.
     #[must_use]
     pub fn response(&self) -> Option<Response<Bytes>> {
         let opened = self.open().ok()?;

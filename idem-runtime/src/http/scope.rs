@@ -7,8 +7,9 @@ use std::sync::Arc;
 use ::http::request::Parts;
 use sha2::{Digest as _, Sha256};
 
-/// The longest scope that is used as it is, in bytes. A longer one, such as a signed token, is hashed, because it would
-/// exceed the limit of a key.
+/// The longest scope that is used as it is, in bytes.
+///
+/// A longer one, such as a signed token, is hashed, because it would exceed the limit of a key.
 const MAX: usize = 512;
 
 type FindScope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -31,7 +32,7 @@ impl CallerScope {
         Self::Of(Arc::new(find))
     }
 
-    /// The scope of a known caller, equal to the result of [`find`](Self::find) for its requests.
+    /// The scope of a known caller, as [`find`](Self::find) returns it.
     pub(super) fn named(&self, scope: Option<&str>) -> Result<Option<String>, UnknownCaller> {
         match (self, scope) {
             (Self::Public, None) => Ok(None),
@@ -55,7 +56,9 @@ impl CallerScope {
     }
 }
 
-/// Hashes a scope that is too long. The result has a length that no unhashed scope has, so that the two cannot collide.
+/// Hashes a scope that is too long.
+///
+/// The result has a length that no unhashed scope has, so that the two cannot collide.
 fn fitting(scope: Cow<'_, str>) -> Cow<'_, str> {
     if scope.len() <= MAX {
         return scope;

@@ -195,7 +195,7 @@ fn add<B>(echo: Option<Box<HeaderMap>>, response: &mut Response<B>) {
     }
 }
 
-/// The response of a refusal. `request` is the head of the refused request.
+/// The response of a refusal. `request`: the head of the request.
 pub(crate) fn refuse<R: Body>(
     settings: &LayerSettings,
     problem: Problem,
@@ -205,7 +205,7 @@ pub(crate) fn refuse<R: Body>(
     settings.refusal(problem, request).map(whole)
 }
 
-/// The response to the client, of the request's own execution or of another one.
+/// The response to the client, of this execution or another one.
 fn answer<R: Body>(
     settings: &LayerSettings,
     mut response: Response<Buffered<R>>,
@@ -246,7 +246,7 @@ fn answer<R: Body>(
     response
 }
 
-/// The body of a request's call: the request, and the inner service that executes it.
+/// The body of a request's call: the request, and the inner service.
 ///
 /// Boxed, and its future as well: a call moves its body several times before it is polled.
 struct Execution<S, B: Body> {
@@ -371,7 +371,7 @@ mod tests {
     use crate::http::scope::CallerScope;
     use crate::store::memory::MemoryStore;
 
-    /// Futures are copied when they are boxed, and when a task is spawned.
+    /// Futures are copied when they are boxed, and when they are spawned.
     #[test]
     fn the_future_of_a_request_has_no_room_for_its_handler() {
         let engine = Engine::new(MemoryStore::new());

@@ -12,8 +12,8 @@ use bytes::Bytes;
 
 use super::domain::DomainKey;
 use super::exchange::Rules;
+use super::iso8601::iso8601_duration;
 use super::key::{IdempotencyKey, KeyRefusal};
-use super::lifetime::iso8601_duration;
 use super::problem::Problem;
 use super::profile::Profile;
 use super::scope::CallerScope;
@@ -40,7 +40,7 @@ pub(super) enum OnProblem {
 type Plain = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
 
-/// A reconcile hook: determines whether an earlier attempt at a request was done.
+/// A reconcile hook: whether an earlier attempt at a request was done.
 pub(super) type RequestHook = dyn Fn(Request<Bytes>, Context) -> HookFuture + Send + Sync;
 
 /// A quota: decides whether a scope may have another record.
@@ -99,17 +99,17 @@ impl LayerSettings {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidPolicy`], if a setting is out of its bounds.
-    pub(super) fn lifetime(&self) -> Result<Duration, Error> {
+    pub(super) fn life(&self) -> Result<Duration, Error> {
         let policy = EffectivePolicy::of_call(self.profile().policy, &self.engine.core.defaults);
         let policy = policy
             .map_err(|why| Error::new(ErrorKind::InvalidPolicy, self.operation()).detail(why))?;
         Ok(policy.ttl().min(policy.error_ttl()))
     }
 
-    /// The headers that echo the key of a request; `None`: there are none.
+    /// The headers that echo the key of a request, if any.
     pub(super) fn echo(&self, request: &HeaderMap) -> Option<Box<HeaderMap>> {
         let profile = self.profile();
-        if !profile.echoes_key && profile.lifetime_header.is_none() {
+        if !profile.echoes_key && profile.life_header.is_none() {
             return None;
         }
         let mut echo = Box::<HeaderMap>::default();
@@ -119,19 +119,19 @@ impl LayerSettings {
         {
             echo.insert(name, key.clone());
         }
-        if let Some(name) = &profile.lifetime_header
+        if let Some(name) = &profile.life_header
             // A response that chooses its life has another one.
             && self.rules.life.is_none()
-            && let Ok(lifetime) = self.lifetime()
-            && lifetime < FOREVER
-            && let Ok(lifetime) = HeaderValue::try_from(iso8601_duration(lifetime))
+            && let Ok(life) = self.life()
+            && life < FOREVER
+            && let Ok(life) = HeaderValue::try_from(iso8601_duration(life))
         {
-            echo.insert(name, lifetime);
+            echo.insert(name, life);
         }
         Some(echo)
     }
 
-    /// Whether requests of this method are protected, and a request with these headers can have a key.
+    /// Whether a request of this method and with these headers is protected.
     pub(super) fn covers(&self, method: &Method, headers: &HeaderMap) -> bool {
         let profile = self.profile();
         profile.methods.contains(method) && profile.source.applies(headers)
@@ -142,7 +142,9 @@ impl LayerSettings {
         Operation::new(self.name.clone())
     }
 
-    /// Reads the key of a request; `body` is empty unless the key is in it. `None`: it has none, and needs none.
+    /// Reads the key of a request; `None`: it has none, needs none.
+    ///
+    /// `body` is empty unless the key is in it.
     ///
     /// # Errors
     ///
@@ -164,7 +166,7 @@ impl LayerSettings {
         Problem::of_key(refusal, self.profile().source.explain(refusal))
     }
 
-    /// The moment at which a refusal must leave to reach the client in its time, by the engine's clock.
+    /// The moment at which a refusal must leave, by the engine's clock.
     pub(super) fn due(&self, request: &HeaderMap) -> Option<Duration> {
         let timeout = self.rules.protocol.as_ref()?.timeout(request)?;
         // For the way there and back, which the client's time includes.
@@ -190,8 +192,9 @@ impl LayerSettings {
         self.rules.max_bytes(&self.engine.core.format)
     }
 
-    /// The call of a request of this scope and digest, whose key is among its extensions. `head` is its
-    /// [`head`](Self::head), and `due` the moment at which a refusal must leave.
+    /// The call of a request of this scope and digest.
+    ///
+    /// Its key is among its extensions. `head` is its [`head`](Self::head), `due` the moment at which a refusal must leave.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "a future that lends them has room for them until its end"
@@ -239,13 +242,13 @@ impl LayerSettings {
         call
     }
 
-    /// The head of a request, if a refusal or the quota needs it.
+    /// The head of a request, if a refusal or quota needs it.
     pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
         let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
         (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
     }
 
-    /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
+    /// The checks before a claim of this scope. `head`: see [`head`](Self::head).
     fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
         let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
         let quota = self.quota.as_ref().zip(head);
@@ -268,7 +271,7 @@ impl LayerSettings {
         &*self.engine.core.clock
     }
 
-    /// The response of a refusal. `request` is the [`head`](Self::head) of the refused request.
+    /// The response of a refusal. `request`: the [`head`](Self::head) of the request.
     pub(super) fn refusal(&self, problem: Problem, request: Option<&Parts>) -> Response<Bytes> {
         let problem = match &self.documented_at {
             Some(uri) => problem.documented_at(uri),

@@ -182,7 +182,7 @@ impl KeySource {
         }
     }
 
-    /// Reads the key of a request; `body` is empty unless the key [is in it](Self::is_in_body).
+    /// Reads the key; `body` is empty unless the key [is in it](Self::is_in_body).
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl KeySource {
         text.map(|text| rules.check(text)).transpose()
     }
 
-    /// The text of a refusal, which names the place and no part of the key.
+    /// The text of a refusal, which names the place, never the key.
     pub(super) fn explain(&self, refusal: &KeyRefusal) -> String {
         let needed = match &self.0 {
             Place::Header(name) if *name == IDEMPOTENCY_KEY => format!("an {self}"),
@@ -227,7 +227,9 @@ impl KeySource {
             KeyRefusal::NotAString if self.header_of_key().is_none() => {
                 format!("the {self} is not a string")
             }
-            KeyRefusal::Unreadable => format!("the {self} cannot be read: {form}"),
+            KeyRefusal::Unreadable if self.header_of_key().is_none() => {
+                format!("the {self} cannot be read: {form}")
+            }
             refusal => refusal.text(&needed, self),
         }
     }
@@ -273,7 +275,7 @@ fn parameter(query: &str, name: &str) -> Result<Option<String>, KeyRefusal> {
     form_decoded(value).map(Some).ok_or(KeyRefusal::Unreadable)
 }
 
-/// A name or value of a form; `None` for an escape that is none, and for text that is not UTF-8.
+/// A decoded name or value of a form; `None`: it is malformed.
 fn form_decoded(text: &str) -> Option<String> {
     let mut rest = text.bytes();
     let mut bytes = Vec::with_capacity(text.len());

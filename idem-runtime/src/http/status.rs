@@ -1,5 +1,7 @@
 //! Verdicts about a key, by the status of the response.
 
+use std::fmt;
+
 use ::http::header::WWW_AUTHENTICATE;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -36,13 +38,16 @@ const PAYMENT_RESPONSE: HeaderName = HeaderName::from_static("payment-response")
 pub enum KeyVerdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
-    /// Nothing was done: the key is released, and the next request with it is executed. After a 4xx other than 408 it
-    /// may be a corrected one, unless the policy is [`StatusPolicy::successes`]; after any other status another request
-    /// with the key is a 422 `key-reused`. A handler
-    /// that requested a derived key or made an idempotent call binds the key to its request in any case.
+    /// Nothing was done: the next request with the key is executed.
+    ///
+    /// After a 4xx other than 408 it may be a corrected one, unless the policy is [`StatusPolicy::successes`]; after
+    /// any other status another request with the key is a 422 `key-reused`. A handler that requested a derived key or
+    /// made an idempotent call binds the key to its request in any case.
     Release,
-    /// It is unknown whether it was done. A repeat gets `outcome-unknown` until the outcome is resolved (see
-    /// [`Entry`](crate::admin::Entry)); it is not executed.
+    /// It is unknown whether it was done.
+    ///
+    /// A repeat gets `outcome-unknown` until the outcome is resolved (see [`Entry`](crate::admin::Entry)); it is not
+    /// executed.
     Unknown,
 }
 
@@ -82,7 +87,7 @@ pub enum KeyVerdict {
 /// A redirect (307, 308) is stored: the request to its target is another one. So is a 303, which asks for a `GET`.
 ///
 /// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status,
-/// challenges included. idem's own refusals are never stored.
+/// challenges included. idem's own refusals are never stored. A policy is printed (`Display`) as one line.
 ///
 /// Sources: [draft-ietf-httpapi-idempotency-key-header-07, section
 /// 2.6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.6);
@@ -114,11 +119,11 @@ pub struct StatusPolicy {
     advises: bool,
     /// Whether a key that a 4xx released accepts no other request.
     binds: bool,
-    /// Whether a paid request's 402 is read as the payment layer of x402 writes it.
+    /// Whether a paid request's 402 is read by x402's rules of settlement.
     reads_settlement: bool,
 }
 
-/// The 5xx of a server that did not try. Sorted, as all of these lists.
+/// The 5xx of a server that did not try, sorted.
 const NOT_TRIED: &[u16] = &[501, 503, 505, 506, 510, 511];
 
 const CAREFUL: &[u16] = &[
@@ -131,16 +136,17 @@ const STRIPE: &[u16] = &[
     431, 511,
 ];
 
-/// The statuses that ask for the same request with something added, or sent in another way (RFC 9110, section 15.5;
-/// RFC 6585, sections 3 and 6; RFC 8470, section 5.2).
+/// Statuses that ask for the same request with an addition, or elsewhere.
+///
+/// RFC 9110, section 15.5; RFC 6585, sections 3 and 6; RFC 8470, section 5.2.
 const CHALLENGES: &[u16] = &[401, 407, 411, 417, 421, 425, 426, 428, 511];
 
-/// Challenges, a login that has lapsed, a limit, and every 5xx that is not ambiguous.
+/// Challenges, a lapsed login, a limit, and the unambiguous 5xx.
 const TERMINAL: &[u16] = &[
     401, 407, 411, 417, 419, 421, 425, 426, 428, 429, 501, 503, 505, 506, 510, 511,
 ];
 
-/// Every 4xx but 408, which is ambiguous, and every 5xx that is not.
+/// Every 4xx but the ambiguous 408, and the unambiguous 5xx.
 const FAILURES: &[u16] = &{
     let (mut all, mut at, mut code) = ([0; 105], 0, 400);
     while at < all.len() {
@@ -269,7 +275,7 @@ impl StatusPolicy {
         }
     }
 
-    /// As [`careful`](Self::careful), for a service behind the payment layer of x402, version 2.
+    /// [`careful`](Self::careful) behind the payment layer of x402, version 2.
     ///
     /// That layer verifies a payment before the handler, and settles it after it. A 402 of a request with a payment is
     ///
@@ -309,7 +315,9 @@ impl StatusPolicy {
         self
     }
 
-    /// Whether a response is a payment challenge, which releases the key. No other status needs more than its number.
+    /// Whether a response is a payment challenge, which releases the key.
+    ///
+    /// No other status needs more than its number.
     fn challenge(&self, status: StatusCode, headers: &HeaderMap, has_payment: bool) -> Challenge {
         let is_named = self.own.iter().any(|(of, _)| *of == status);
         if status != StatusCode::PAYMENT_REQUIRED || is_named {
@@ -335,7 +343,7 @@ impl StatusPolicy {
         }
     }
 
-    /// The treatment of a key after a response to a request with a payment, or without one.
+    /// The treatment of a key after a response to a (paid) request.
     pub(super) fn decide(
         &self,
         status: StatusCode,
@@ -351,7 +359,7 @@ impl StatusPolicy {
         (verdict, challenge)
     }
 
-    /// The treatment of a key after this status; of a 402, after one without a challenge.
+    /// The treatment of a key after this status; a 402: without challenge.
     #[must_use]
     pub fn verdict(&self, status: StatusCode) -> KeyVerdict {
         let own = self.own.iter().rev().find(|(of, _)| *of == status);
@@ -364,12 +372,12 @@ impl StatusPolicy {
         }
     }
 
-    /// Whether a released key accepts its own request alone, after a 4xx too.
+    /// Whether a released key accepts its own request alone, whatever the status.
     pub(super) fn binds(&self) -> bool {
         self.binds
     }
 
-    /// Adds the retry hint for SDKs, if the policy has it; a value set by the handler stays.
+    /// Adds the policy's retry hint for SDKs; a handler's value stays.
     pub(super) fn advise(&self, headers: &mut HeaderMap, should_retry: bool) {
         if self.advises {
             let value = if should_retry { "true" } else { "false" };
@@ -393,6 +401,46 @@ impl StatusPolicy {
             KeyVerdict::Release => KeyVerdict::Release,
             KeyVerdict::Store | KeyVerdict::Unknown => KeyVerdict::Unknown,
         }
+    }
+}
+
+/// The statuses of each verdict, and other differences from [`careful`](StatusPolicy::careful).
+impl fmt::Display for StatusPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, of) in [
+            ("release", KeyVerdict::Release),
+            ("unknown", KeyVerdict::Unknown),
+        ] {
+            let mut ranges: Vec<(u16, u16)> = Vec::new();
+            let statuses = (100..=599).filter_map(|code| StatusCode::from_u16(code).ok());
+            for status in statuses.filter(|status| self.verdict(*status) == of) {
+                let code = status.as_u16();
+                match ranges.last_mut() {
+                    Some((_, last)) if *last + 1 == code => *last = code,
+                    _ => ranges.push((code, code)),
+                }
+            }
+            let ranges = ranges.iter().map(|(first, last)| {
+                if first == last {
+                    first.to_string()
+                } else {
+                    format!("{first}-{last}")
+                }
+            });
+            let ranges: Vec<_> = ranges.collect();
+            if !ranges.is_empty() {
+                write!(f, "{name} {}; ", ranges.join(", "))?;
+            }
+        }
+        f.write_str("store the rest")?;
+        for (is_set, text) in [
+            (self.binds, "; a released key keeps its request"),
+            (self.reads_settlement, "; a paid 402 by its settlement"),
+            (self.advises, "; retry hints for SDKs"),
+        ] {
+            f.write_str(if is_set { text } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -457,6 +505,26 @@ mod tests {
             r#" {"accepts":[],"x402Version":null}"#,
         ] {
             assert!(is_payment_challenge(body.as_bytes()), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_printed_with_all_that_it_decides_by() {
+        let careful = "release 400-401, 403-407, 411-417, 421-423, 425-426, 428-429, 431, 501, 503, 505-506, 510-511; \
+                       unknown 408, 500, 502, 504, 507-509, 512-599; store the rest";
+        let stripe = "release 400-401, 403, 405-407, 409, 411, 413-417, 421-422, 425-426, 428-429, 431, 511; store the \
+                      rest; retry hints for SDKs";
+        for (policy, text) in [
+            (StatusPolicy::careful(), careful.to_owned()),
+            (StatusPolicy::x402(), format!("{careful}; a paid 402 by its settlement")),
+            (StatusPolicy::stripe(), stripe.to_owned()),
+            (
+                StatusPolicy::successes().on(StatusCode::CONFLICT, KeyVerdict::Store),
+                "release 400-408, 410-599; store the rest; a released key keeps its request; retry hints for SDKs"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(policy.to_string(), text);
         }
     }
 

@@ -16,13 +16,21 @@ fn to(method: Method, uri: &str) -> Request {
     of_tenant("acme", request.body(Body::from("tea")).unwrap())
 }
 
-/// A service whose every path is protected, also that of a nested router.
+/// A service whose paths are protected, also those of nested and merged routers.
 fn shop(fixture: &Fixture, domain: KeyDomain) -> Router {
     let counter = fixture.clone();
     let handler = any(async move || counter.run().to_string());
     let layer = fixture.scoped().key_domain(domain);
-    let all = Router::new().fallback_service(handler).layer(layer);
-    Router::new().nest("/v1", all.clone()).nest("/v2", all)
+    let all = Router::new()
+        .fallback_service(handler.clone())
+        .layer(layer.clone());
+    let merged = Router::new().route("/v3/orders", handler).layer(layer);
+    let nested = Router::new().nest("/shop", all.clone());
+    Router::new()
+        .nest("/v1", all.clone())
+        .nest("/v2", nested.merge(all.clone()))
+        .nest_service("/v4", all)
+        .merge(merged)
 }
 
 /// The first request with the key, and then others with it.
@@ -37,6 +45,9 @@ async fn a_key_is_another_one_where_its_domain_ends() {
         (Method::POST, "/v1/%6Frders", [false, true, true]),
         (Method::POST, "/v1//orders", [false, true, true]),
         (Method::POST, "/v2/orders", [false, true, true]),
+        (Method::POST, "/v2/shop/orders", [false, true, true]),
+        (Method::POST, "/v3/orders", [false, true, true]),
+        (Method::POST, "/v4/orders", [false, true, true]),
     ];
     for (at, domain) in [Caller, Path, MethodAndPath].into_iter().enumerate() {
         let fixture = Fixture::new();

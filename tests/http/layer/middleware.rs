@@ -1,18 +1,22 @@
 //! The layer among the usual tower layers: each inside and outside of it, and the effects of both.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::error_handling::HandleErrorLayer;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::post;
 use axum::{BoxError, Router};
 use http::StatusCode;
-use idem_runtime::http::{IdempotencyLayer, StatusPolicy};
+use idem_runtime::http::{IdempotencyLayer, MarkReplays, StatusPolicy};
 use tokio::task::JoinHandle;
-use tower::ServiceBuilder;
-use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{Any, CorsLayer};
@@ -222,4 +226,39 @@ async fn a_panic_that_is_caught_inside_is_a_response() {
         shop.repeat("again", order("panic"), seen).await;
         assert_eq!(shop.fixture.runs(), 1, "{side:?}");
     }
+}
+
+/// Calls a service and a clone of it, each after it was ready, and runs the calls in another order.
+async fn in_another_order<S, R>(mut service: S)
+where
+    S: Service<Request, Response = Response<R>, Error = Infallible> + Clone,
+{
+    for _ in 0..2 {
+        service.ready().await.unwrap();
+    }
+    let mut clone = service.clone();
+    let first = service.call(other("first"));
+    clone.ready().await.unwrap();
+    let second = clone.call(other("second"));
+    service.ready().await.unwrap();
+    let third = service.call(other("third"));
+    for call in [third, first] {
+        assert_eq!(call.await.unwrap().status(), StatusCode::OK);
+    }
+    drop(second);
+}
+
+/// A service that panics in a call for which it was not ready.
+macro_rules! limited {
+    () => {{
+        let handler = |_| ready(Ok::<_, Infallible>(Response::new(Body::empty())));
+        ConcurrencyLimit::new(service_fn(handler), 3)
+    }};
+}
+
+#[tokio::test]
+async fn a_service_inside_is_ready_before_each_call() {
+    let fixture = Fixture::new();
+    in_another_order(fixture.layer().layer(limited!())).await;
+    in_another_order(MarkReplays::new().layer(limited!())).await;
 }

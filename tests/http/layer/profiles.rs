@@ -155,16 +155,16 @@ async fn a_key_is_echoed_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn the_lifetime_of_a_key_is_published() {
+async fn the_life_of_a_key_is_published() {
     let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
-    for (set, lifetime, text) in [
+    for (set, life, text) in [
         (
             (|layer| layer) as fn(IdempotencyLayer) -> IdempotencyLayer,
             hours(24),
             Some("PT24H"),
         ),
         (
-            |layer| layer.profile(Profile::ucp()).echo_lifetime("x-lifetime"),
+            |layer| layer.profile(Profile::ucp()).echo_life("x-life"),
             hours(48),
             Some("PT48H"),
         ),
@@ -181,20 +181,20 @@ async fn the_lifetime_of_a_key_is_published() {
         (|layer| layer.error_ttl(FOREVER), hours(24), Some("PT24H")),
     ] {
         let fixture = Fixture::new();
-        let layer = set(fixture.layer().echo_lifetime("X-Lifetime"));
-        assert_eq!(layer.lifetime().unwrap(), lifetime);
+        let layer = set(fixture.layer().echo_life("X-Lifetime"));
+        assert_eq!(layer.life().unwrap(), lifetime);
         let shop = fixture.orders(layer.keys(KeyRules::default()), |run| run.to_string());
         for body in ["tea", "tea", "rum"] {
             let answer = send(&shop, with_key(KEY, body)).await;
-            assert_eq!(answer.header("x-lifetime"), text, "{answer:?}");
+            assert_eq!(answer.header("x-life"), text, "{answer:?}");
         }
         let without = send(&shop, with(Request::post("/orders"), "")).await;
-        assert_eq!(without.header("x-lifetime"), None);
+        assert_eq!(without.header("x-life"), None);
     }
     let fixture = Fixture::new();
     let invalid = fixture.layer().ttl(Duration::ZERO);
     assert!(matches!(
-        invalid.lifetime().unwrap_err().kind(),
+        invalid.life().unwrap_err().kind(),
         ErrorKind::InvalidPolicy
     ));
 }
@@ -213,7 +213,7 @@ async fn each_setting_of_a_profile_can_be_changed_and_is_printed() {
                 .store_header("x-a")
                 .never_store(["etag"])
                 .echo_key(false)
-                .echo_lifetime("x-b")
+                .echo_life("x-b")
         };
     }
     let fixture = Fixture::new();
@@ -237,7 +237,7 @@ async fn each_setting_of_a_profile_can_be_changed_and_is_printed() {
         "key_domain: caller",
         "stored headers: the usual, x-a, not etag",
         "echo_key: no",
-        "echo_lifetime: x-b",
+        "echo_life: x-b",
         "ttl: 7s",
         "on_running: Reject",
     ] {

@@ -11,12 +11,14 @@ const PAGE: &str = "api-v2-overview";
 
 const REUSED: RefusalShape = refused(&[400, 409]).with(&[
     ("/error/type", Is("idempotency_error")),
+    ("/error/code", Is("idempotency_error")),
     ("/error/message", Text),
 ]);
 
 table! {
     "stripe_v2": "Stripe, API v2",
     "https://docs.stripe.com/api-v2-overview",
+    "https://github.com/stripe/openapi/blob/master/latest/openapi.spec3.json",
     KeyPlace::Bare;
 
     PAGE States "optional": "A key is an addition to a request." => Optional;

@@ -24,8 +24,9 @@ pub(super) enum Numbers {
     ByValue,
 }
 
-/// The canonical form of a document, without the values at these pointers. `None` for input that is not one document
-/// that all parsers read alike.
+/// The canonical form of a document, without the values at these pointers.
+///
+/// `None` for input that is not one document that all parsers read alike.
 pub(super) fn canonical(body: &[u8], without: &[Pointer], numbers: Numbers) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let mut reader = JsonReader {
@@ -40,10 +41,10 @@ pub(super) fn canonical(body: &[u8], without: &[Pointer], numbers: Numbers) -> O
     (reader.at == text.len()).then_some(reader.out)
 }
 
-/// Rests of pointers whose beginning has led to a value; none is empty.
+/// Rests of pointers whose beginning led to a value; none is empty.
 type Places<'p> = [&'p [String]];
 
-/// The pointers into the member or element of this name; `None` if a pointer excludes all of it.
+/// The pointers into the child of this name; `None`: it is excluded.
 fn within<'p>(places: &Places<'p>, name: &str) -> Option<Vec<&'p [String]>> {
     let mut inner = Vec::new();
     for place in places {
@@ -63,7 +64,7 @@ struct JsonReader<'a> {
     out: Vec<u8>,
 }
 
-/// A member that was written: start and end of its name, and its own end.
+/// A written member: start and end of its name, and its end.
 struct WrittenMember {
     start: usize,
     name_end: usize,
@@ -210,8 +211,9 @@ impl<'a> JsonReader<'a> {
         })
     }
 
-    /// Sorts the members, which are written from `start` on, by name, and removes excluded ones. `None` if two have the
-    /// same name.
+    /// Sorts the members from `start` on by name, and removes excluded ones.
+    ///
+    /// `None` if two have the same name.
     fn sort(&mut self, start: usize, mut members: Vec<WrittenMember>) -> Option<()> {
         let in_order = members.is_sorted_by(|a, b| self.name(a) < self.name(b));
         if in_order && members.iter().all(WrittenMember::counts) {
@@ -240,7 +242,9 @@ impl WrittenMember {
     }
 }
 
-/// Writes a number of JSON by its exact value: its digits without zeros at either end, and a power of ten.
+/// Writes a number of JSON by its exact value.
+///
+/// Its digits without zeros at either end, and a power of ten.
 ///
 /// What is written is a number of JSON of the same value, so that two numbers of different values never are the same
 /// bytes. A power of ten beyond an `i64` stays as it came, and then two notations of one value are two.

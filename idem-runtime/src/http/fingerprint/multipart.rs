@@ -5,8 +5,9 @@
 //! lenient about line ends and blanks, then sees other parts. With the parts, and any boundary that is in none of them,
 //! a form can be written again: two forms of the same parts differ in their boundary alone.
 
-/// The boundary of a form, by its `Content-Type`. `None` for any other type, and for a boundary that RFC 2046 does not
-/// allow, or that comes with other parameters.
+/// The boundary of a form, by its `Content-Type`.
+///
+/// `None` for any other type, for a boundary that RFC 2046 does not allow, and for one with other parameters.
 pub(super) fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let at = content_type.iter().position(|byte| *byte == b';')?;
     let (essence, parameter) = content_type.split_at(at);
@@ -34,8 +35,9 @@ pub(super) fn boundary(content_type: &[u8]) -> Option<&[u8]> {
         .then_some(boundary)
 }
 
-/// The parts of a form, in their order, and last the bytes after it: nothing, or a line break. `None` for input that is
-/// not exactly a form.
+/// The parts of a form in order, then the bytes after it.
+///
+/// These are nothing, or a line break. `None` for input that is not exactly a form.
 pub(super) fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<impl Iterator<Item = &'a [u8]>> {
     let delimiter = [b"--", boundary].concat();
     let mut parts = Vec::new();
@@ -69,8 +71,9 @@ pub(super) fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<impl Iterator
     is_closed.then(|| parts.into_iter())
 }
 
-/// The positions of `needle`, which is not empty, in `text`, overlapping ones included. Linear in the length of both,
-/// for any input (Knuth, Morris and Pratt).
+/// The positions of `needle`, not empty, in `text`, with overlapping ones.
+///
+/// Linear in the length of both, for any input (Knuth, Morris and Pratt).
 fn occurrences(text: &[u8], needle: &[u8]) -> Vec<usize> {
     // The length of the longest border of each prefix of the needle.
     let mut borders = vec![0; needle.len()];

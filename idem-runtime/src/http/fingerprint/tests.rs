@@ -26,7 +26,9 @@ fn digest(fingerprinter: &Fingerprinter, request: &Parts, body: &[u8]) -> [u8; 3
 const JSON: &str = "application/json";
 const FORM: &str = "multipart/form-data; boundary=b";
 
-/// Records outlive a release. The digests were computed by another program, from the fields that each rule hashes.
+/// Records outlive a release, and so do these digests.
+///
+/// They were computed by another program, from the fields that each rule hashes.
 #[test]
 fn the_fingerprint_of_each_rule_is_frozen() {
     let json = r#" { "b" : [1, 2.50], "a":"\u0041\/\n\ud83d\ude00ä" } "#;
@@ -184,7 +186,7 @@ fn the_order_of_the_parts_of_a_form_counts() {
     assert_ne!(tea_first, of(b"--b\r\n\r\nrum\r\n--b\r\n\r\ntea\r\n--b--"));
 }
 
-/// A raw body that equals the canonical form of another rule is another request.
+/// A raw body that equals another rule's canonical form is another request.
 #[test]
 fn rules_are_apart() {
     let body = b"{\"a\":1,}";

@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 const WAIT: OnRunning = OnRunning::Wait(Duration::from_secs(5));
 
-/// No request is executed without a record, whatever the engine does in an outage.
+/// No execution without a record, whatever the engine does in an outage.
 fn protected() -> Policy {
     Policy::new().on_outage(OnOutage::Fail)
 }
@@ -29,7 +29,7 @@ impl Profile {
     /// The key is in quotation marks, as a String of RFC 8941 is: most clients send it without, which
     /// [`keys(KeyRules::default())`](Self::keys) accepts too. A repeat of a running request is refused at once (section
     /// 2.6). The draft has the resource publish the life of a key (section 2.3):
-    /// [`lifetime`](crate::http::IdempotencyLayer::lifetime).
+    /// [`life`](crate::http::IdempotencyLayer::life).
     pub fn draft() -> Self {
         Self::new("draft")
             .keys(KeyRules::default().bare(false))
@@ -61,13 +61,20 @@ impl Profile {
     /// ([`Context::derive_key`](crate::Context::derive_key)).
     ///
     /// A key is one of its account or sandbox: the scope of the layer returns both, such as `acct_7/sandbox_2`.
+    ///
+    /// A reused key is an `idempotency_error` by type and by code, which version 1 leaves out
+    /// ([specification](https://github.com/stripe/openapi/blob/master/latest/openapi.spec3.json)).
     pub fn stripe_v2() -> Self {
+        const REUSED: &str = "idempotency_error";
+        let reused = Refusal::new(StatusCode::BAD_REQUEST)
+            .code(REUSED)
+            .of_type(REUSED);
         Self::new("stripe_v2")
             .methods([Method::POST, Method::DELETE])
             .optional()
             .keys(KeyRules::default().verbatim())
             .status_policy(StatusPolicy::successes())
-            .refusals(Refusals::stripe())
+            .refusals(Refusals::stripe().on("key-reused", reused))
             .echo_key(true)
             .policy(protected().ttl(30 * DAY).on_running(OnRunning::Reject))
     }
@@ -189,7 +196,7 @@ fn is_payment_id(key: &str) -> bool {
     (16..=128).contains(&key.len()) && key.bytes().all(is_of_id)
 }
 
-/// Whether a key is a UUID of version 7 (RFC 9562, section 5.7) as text.
+/// Whether a key is a version 7 UUID (RFC 9562, section 5.7).
 fn is_uuid_7(key: &str) -> bool {
     let bytes = key.as_bytes();
     bytes.len() == 36

@@ -8,7 +8,7 @@ use crate::http::key::KeyRefusal;
 use crate::http::status::KeyVerdict;
 use crate::identity::operation::Operation;
 
-/// A problem of each code, in the order of [`CODES`], as the layer makes it.
+/// A problem of each code, in the order of [`CODES`].
 fn problems() -> Vec<Problem> {
     let of = |kind| Problem::from(&Error::new(kind, Operation::new("shop.api")));
     let retry_after = Duration::from_millis(1_500);
@@ -50,7 +50,7 @@ fn mistake<T>(set: impl FnOnce() -> T) -> String {
     panic.unwrap_or_else(|panic| (*panic.downcast::<&str>().unwrap()).to_owned())
 }
 
-/// The table is what users read, and rows are checked by the list.
+/// The table is for users, and the list checks rows.
 #[test]
 fn the_codes_are_those_of_the_table_of_problems() {
     let table = include_str!("../problem.rs").lines();
@@ -62,6 +62,12 @@ fn the_codes_are_those_of_the_table_of_problems() {
     codes.sort_unstable();
     documented.sort_unstable();
     assert_eq!(documented, codes);
+    // A layer has no tokens.
+    let of_layer = |code: &&str| !code.starts_with("token-");
+    let requests = include_str!("../mod.rs");
+    for code in codes.into_iter().filter(of_layer) {
+        assert!(requests.contains(&format!("`{code}`")), "{code}");
+    }
 }
 
 #[test]
@@ -381,7 +387,7 @@ unavailable 503 api_error unavailable
     assert_eq!(words(&Refusals::stripe(), &members), expected);
 }
 
-/// Sections 6.1 and 6.4, and the closed list of types in its schema of errors.
+/// Sections 6.1 and 6.4, and the closed list of error types.
 #[test]
 fn acp_has_its_types_and_codes() {
     let expected = "\

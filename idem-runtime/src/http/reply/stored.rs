@@ -14,7 +14,9 @@ use super::Reply;
 use crate::outcome::codec::{Body, Replay, Sink, Undecodable, Unencodable};
 use crate::outcome::provenance::AnswerSource;
 
-/// The member that distinguishes a stored reply from a plain value. It is not a valid name of a Rust field.
+/// The member that distinguishes a stored reply from a plain value.
+///
+/// It is not a valid name of a Rust field.
 const MARK: &str = "$reply";
 
 #[derive(Serialize)]
@@ -50,8 +52,9 @@ impl ReplyHead {
         }
     }
 
-    /// `None` if [`of`](Self::of) cannot have produced it. A header that is never stored is left out: another version
-    /// may have written it, or an intruder.
+    /// `None` if [`of`](Self::of) cannot have produced it.
+    ///
+    /// A header that is never stored is left out: another version may have written it, or an intruder.
     fn open(self) -> Option<(StatusCode, HeaderMap)> {
         let status = StatusCode::from_u16(self.status).ok()?;
         let mut headers = HeaderMap::new();
@@ -64,7 +67,7 @@ impl ReplyHead {
     }
 }
 
-/// One character for each byte, because the value of a header need not be UTF-8.
+/// One character for each byte: a header's value may not be UTF-8.
 fn text(value: &HeaderValue) -> String {
     value.as_bytes().iter().copied().map(char::from).collect()
 }

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use crate::http::key::KeyRefusal;
 use crate::http::pointer::Pointer;
 
-/// Reads the string at a pointer; `None` if the document has no value there.
+/// Reads the string at a pointer; `None`: there is no value.
 ///
 /// # Errors
 ///

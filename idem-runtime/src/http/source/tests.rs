@@ -214,8 +214,29 @@ fn a_refusal_names_the_place_of_the_key() {
         let text = source.explain(&refusal);
         assert!(text.starts_with(beginning), "{text}");
     }
-    // Its type has the text of the usual header.
-    assert_eq!(KeySource::default().explain(&Missing), Missing.to_string());
+    // Their type has the texts of the usual header.
+    for refusal in [Missing, NotAString, Unreadable] {
+        assert_eq!(KeySource::default().explain(&refusal), refusal.to_string());
+    }
+}
+
+/// Quotation marks would be a part of the key.
+#[test]
+fn a_header_that_is_read_verbatim_is_refused_without_advice_on_quotation_marks() {
+    for source in [KeySource::default(), KeySource::header("x-key")] {
+        let mut request = head("/");
+        let line = HeaderValue::from_bytes(b"caf\xe9").unwrap();
+        request
+            .headers
+            .insert(source.header_of_key().unwrap(), line);
+        let verbatim = KeyRules::default().verbatim();
+        let refusal = source.read(&verbatim, &request, b"").unwrap_err();
+        let text = source.explain(&refusal);
+        assert_eq!(
+            text,
+            format!("the {source} cannot be read: it must be UTF-8")
+        );
+    }
 }
 
 #[test]
@@ -245,7 +266,7 @@ fn a_key_of_any_characters_has_its_length_in_characters() {
 }
 
 proptest! {
-    /// Whatever a text is, its JSON and its form lead back to it.
+    /// The JSON and the form of any text lead back to it.
     #[test]
     fn a_text_comes_back_from_each_place(text in "\\PC{1,40}") {
         prop_assume!(!text.trim().is_empty());

@@ -266,7 +266,7 @@ fn renoted(tree: &JsonTree, moved: i128, zeros: usize) -> JsonTree {
     }
 }
 
-/// The value of a number by another method: its sign, and each digit other than 0 by its power of ten.
+/// The value of a number by another method: sign, digits and powers.
 fn value(number: &str) -> (bool, BTreeMap<i128, char>) {
     let lower = number.to_ascii_lowercase();
     let (decimal, exponent) = lower.split_once('e').unwrap_or((&lower, "0"));
@@ -282,10 +282,10 @@ fn value(number: &str) -> (bool, BTreeMap<i128, char>) {
     (lower.starts_with('-') && !digits.is_empty(), digits)
 }
 
-/// A number of few digits, so that two of them are equal now and then.
+/// A number of few digits, so that some of them are equal.
 const NUMBER: &str = "-?(0|[1-9][01]{0,3})(\\.[01]{1,4})?([eE][+-]?0{0,2}[0-9])?";
 
-/// Another notation of a number: with its point moved, zeros around it, and its power of ten changed.
+/// Another notation of a number: other point, zeros and power of ten.
 fn notation(number: &str, moved: i128, zeros: usize, is_upper: bool) -> String {
     let (decimal, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (sign, decimal) = match decimal.strip_prefix('-') {

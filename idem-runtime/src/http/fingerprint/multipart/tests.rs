@@ -74,7 +74,7 @@ proptest! {
         prop_assert_eq!(occurrences(&text, &needle), shown);
     }
 
-    /// The parts can be written again, so that nothing of a form but its boundary is lost.
+    /// The parts can be written again: only a form's boundary is lost.
     #[test]
     fn a_form_is_its_parts_and_its_boundary(body in "(--b|\r\n|-|b|a|\n){0,12}") {
         if let Some(parts) = parts(body.as_bytes(), b"b") {

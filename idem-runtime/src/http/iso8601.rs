@@ -1,4 +1,4 @@
-//! How long a repeat of a request gets its response.
+//! Durations as text (ISO 8601).
 
 use std::time::Duration;
 
