@@ -181,8 +181,8 @@ async fn the_life_of_a_key_is_published() {
         (|layer| layer.error_ttl(FOREVER), hours(24), Some("PT24H")),
     ] {
         let fixture = Fixture::new();
-        let layer = set(fixture.layer().echo_life("X-Lifetime"));
-        assert_eq!(layer.life().unwrap(), lifetime);
+        let layer = set(fixture.layer().echo_life("X-Life"));
+        assert_eq!(layer.life().unwrap(), life);
         let shop = fixture.orders(layer.keys(KeyRules::default()), |run| run.to_string());
         for body in ["tea", "tea", "rum"] {
             let answer = send(&shop, with_key(KEY, body)).await;
