@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, Method, Request};
-use idem_conformance::http::{Finding, Operation, Specification, Target, check};
+use idem_conformance::http::{Operation, RowResult, Specification, Target, check};
 use serde_json::{Value, json};
 use sqlx::{PgTransaction, raw_sql};
 use tokio::task::JoinHandle;
@@ -115,7 +115,7 @@ async fn each_sentence_of_the_specification_holds() {
         // The advertised time, and that of a request on its way.
         .clock(Duration::from_mins(35), advance);
     let report = check(Specification::IcebergRest, &target).await.unwrap();
-    let others = report.rows().filter(|(_, it)| **it != Finding::Passed);
+    let others = report.rows().filter(|(_, it)| **it != RowResult::Passed);
     let others: Vec<_> = others.map(|(row, _)| row.name).collect();
     // They have tests of their own.
     assert_eq!(others, ["not_5xx", "running", "after_running"], "{report}");
