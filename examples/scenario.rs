@@ -1,4 +1,4 @@
-//! What the programs in `scenarios` share: their servers, their callers, and books that balance or end with 1.
+//! Shared by the programs in `scenarios`: servers, callers, and books that balance or end with 1.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -246,7 +246,7 @@ where
     A: Send + 'static,
     F: Future<Output = A> + Send,
 {
-    // For a person who waits: a release build of a flash sale takes a minute.
+    // Progress for the reader: a release build of a flash sale takes a minute.
     eprintln!("{what}: {} calls", calls.len());
     let (since, calls) = (Instant::now(), Arc::new((calls, AtomicUsize::new(0))));
     let mut tasks = JoinSet::new();

@@ -92,7 +92,7 @@ fn read(kind: &EventKind<'_>) -> Option<(&'static str, String)> {
         EventKind::Completed { outcome, .. } => match outcome {
             OutcomeKind::Value => ("executed", "its answer is stored".to_owned()),
             OutcomeKind::Error => ("executed", "its refusal is stored".to_owned()),
-            _ => ("unknown", "nobody knows what came of it".to_owned()),
+            _ => ("unknown", "its outcome is unknown".to_owned()),
         },
         EventKind::Replayed { waited, age, .. } => {
             let waited = if *waited {

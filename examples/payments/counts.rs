@@ -50,7 +50,7 @@ impl Counts {
 /// A row for each result of a call, with its number for each operation and their sum.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = "what idem made of the calls";
+        let head = "the calls, by idem";
         let [pay, refund, notify, all] = ["pay", "refund", "notify", "all"];
         writeln!(f, "  {head:<30}{pay:>8}{refund:>8}{notify:>8}{all:>8}")?;
         let mut row = |name, [pay, refund, notify]: [u64; 3], note| {

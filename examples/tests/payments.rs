@@ -41,7 +41,7 @@ fn payments(args: &[&str]) -> (Option<i32>, String, String) {
     (run.status.code(), text(run.stdout), text(run.stderr))
 }
 
-/// Runs the program, which ends well and with these words; what it printed.
+/// Runs the program, which ends well and with these words. Returns its output.
 fn ends_with(args: &[&str], end: &str) -> String {
     let (code, printed, said) = payments(args);
     assert!(printed.ends_with(end), "{printed}\n{said}");
@@ -85,7 +85,7 @@ async fn the_log_passes_the_check_and_altered_books_do_not() {
     }
     assert!(!printed.contains("\n0 were, and the provider"), "{printed}");
 
-    // What a run without the attribute does not show: a movement that is lost, and an amount that is wrong.
+    // Two faults that a run without the attribute does not show: a lost movement, and a wrong amount.
     let books = format!("sqlite:{}", file.display());
     let mut books = SqliteConnection::connect(&books).await.unwrap();
     let delete = "DELETE FROM journal WHERE position = 1 RETURNING movement ->> 'number'";

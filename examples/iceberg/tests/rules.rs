@@ -1,4 +1,4 @@
-//! The rules of keys: the sentences of the specification, and what its table does not test.
+//! The rules of keys: sentences of the specification, and rules beside its table.
 
 use std::sync::Arc;
 use std::time::Duration;

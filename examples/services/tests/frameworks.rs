@@ -129,7 +129,7 @@ fn two_at_once(address: SocketAddr, bank: &Bank, leaves: bool) {
             let to = proxy.addr();
             scope.spawn(move || replies.send(send(to)).unwrap());
         }
-        // The one that came second: the other is waiting for the ledger.
+        // The second call: the first is waiting for the ledger.
         check(&reply.recv().unwrap().unwrap(), running, order);
         if leaves {
             proxy.cut();

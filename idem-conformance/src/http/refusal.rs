@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::response::ServerResponse;
 use super::result::{Checked, failed};
 
-/// What a refusal must have: one of these statuses, and these parts.
+/// The requirements of a refusal: one of these statuses, and these parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefusalShape {
     statuses: &'static [u16],

@@ -112,7 +112,7 @@ async fn each_profile_meets_its_specification() {
 const INTRODUCTION: &str = "# Profiles, sentence by sentence
 
 Each sentence of a specification that concerns idempotency, in other words, and the result of its test on a server with
-`IdempotencyLayer::profile`. Above each table is what its profile sets, but for the words of refusals. The tables are
+`IdempotencyLayer::profile`. Above each table are the settings of its profile, without the words of refusals. The tables are
 those of `idem_conformance::http`, which has the same tests for a server of yours; `idem-conformance/tests/profiles` writes
 this page, and has for each row that passes a server that fails it.
 

@@ -71,7 +71,7 @@ enum Payment {
 
 /// The parts of a payment that are not its terms.
 ///
-/// What is signed anew, and what a server writes anew or only for display.
+/// Members signed anew, and members that a server writes anew or only for display.
 const NOT_TERMS: [&[&str]; 6] = [
     &["payload"],
     &["extensions"],

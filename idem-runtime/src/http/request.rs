@@ -1,4 +1,4 @@
-//! What a request is: its key, its owner, and its content.
+//! The identity of a request: key, owner, content.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -414,7 +414,7 @@ impl Shop {
         }
     }
 
-    /// What a client that has stayed gets after the first event.
+    /// The rest for a client that stays, after the first event.
     async fn rest(&mut self, then: Then, mut client: Response) {
         match then {
             BreaksOff => assert!(next(&mut client).await.unwrap().is_err()),

@@ -1,4 +1,4 @@
-//! Faults of single requests, and what a request is.
+//! Faults of single requests, and the framing of requests.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Traps {
         self.0.push((bytes.to_vec(), fault));
     }
 
-    /// Removes the first trap of a request, among those that double it or among the others.
+    /// Removes the first trap of a request, of the doubling ones or of the others.
     pub(crate) fn spring(&mut self, request: &[u8], doubles: bool) -> Option<Fault> {
         let springs = |(bytes, fault): &(Vec<u8>, Fault)| {
             (*fault == Fault::Double) == doubles && contains(request, bytes)

@@ -144,7 +144,7 @@ impl TcpProxy {
         self.shared.cut(|_| true)
     }
 
-    /// Cuts the connections whose last request contains `bytes`, such as one that the server is working on.
+    /// Cuts the connections whose last request contains `bytes`, such as a running one.
     pub fn cut_those_with(&self, bytes: impl AsRef<[u8]>) -> usize {
         let bytes = bytes.as_ref();
         self.shared.cut(|link| contains(&link.last, bytes))
@@ -449,7 +449,7 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// The faults of a request that is passed on: one that doubles it, and another.
+    /// The faults of a passed request: a doubling one, and another.
     fn admit(
         &mut self,
         id: usize,

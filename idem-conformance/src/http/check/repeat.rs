@@ -119,7 +119,7 @@ pub(super) async fn released(tester: &Tester<'_>, kind: AnswerKind) -> Checked {
         );
         return Err(RowResult::NotChecked(why.into()));
     }
-    // An answer of the operation: one that it gives again, or a success.
+    // An answer of the operation: a repeated one, or a success.
     let is_of_operation = second.is_success() || second.status == first.status;
     if is_of_operation && !second.is_marked() {
         Ok(())

@@ -15,7 +15,7 @@ pub(super) fn split_last(script: &str) -> (&str, &str) {
     (&script[..begins], script[begins..].trim_start())
 }
 
-/// What a statement of a script returns.
+/// The result of a statement of a script.
 #[derive(Debug, PartialEq)]
 pub(super) enum Returns {
     Rows,
