@@ -36,9 +36,17 @@ pub(crate) fn has_client_key(ty: &Type) -> bool {
 
 /// Whether the type is an `Option` of a client's key.
 pub(crate) fn is_optional_client_key(ty: &Type) -> bool {
+    let ty = match peeled(ty) {
+        Type::Reference(reference) => peeled(&reference.elem),
+        ty => ty,
+    };
     let Type::Path(path) = ty else { return false };
+    let is_client_key = |argument: &GenericArgument| match argument {
+        GenericArgument::Type(Type::Path(path)) => is_client_key(&path.path),
+        _ => false,
+    };
     let last = path.path.segments.last();
-    last.is_some_and(|last| last.ident == "Option") && has_client_key(ty)
+    last.is_some_and(|last| last.ident == "Option" && generics(last).any(is_client_key))
 }
 
 pub(crate) fn is_client_key(path: &Path) -> bool {

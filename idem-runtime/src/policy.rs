@@ -315,7 +315,7 @@ pub(crate) struct EffectivePolicy {
     pub(crate) tells_age: bool,
     /// The label of the call's key.
     pub(crate) label: Option<KeyLabel>,
-    /// The shortest life of an answer that chooses one, in seconds: a policy is copied into each claim.
+    /// The shortest chosen life, in seconds.
     least_life: u32,
 }
 

@@ -9,7 +9,7 @@ use super::result::{Checked, failed};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefusalShape {
     statuses: &'static [u16],
-    /// Each is a member of the JSON body, by its pointer, or a header, by its name.
+    /// Members of the JSON body, by pointers, and headers, by names.
     parts: &'static [(&'static str, Part)],
     /// Whether it has a link to documentation, as the member `type` or as the header `Link`.
     is_documented: bool,

@@ -1,4 +1,4 @@
-//! A specification as a table: a row for each sentence, with its test.
+//! A specification as a table: a sentence and its test a row.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One run against a target: its numbers, its keys, its requests and their effects.
+//! One run against a target: numbers, keys, requests and their effects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -45,7 +45,7 @@ fn check(key: &Expr, function: &Function<'_>) -> Result<()> {
     Err(Error::new(span, message))
 }
 
-/// Refuses a part that makes another key of the same call, or one key of different calls.
+/// Refuses a part that changes between repeats, or joins different calls.
 fn check_parts(key: &Expr, function: &Function<'_>, is_part: bool) -> Result<()> {
     let part = |part: &Expr| check_parts(part, function, is_part);
     match peeled(key) {

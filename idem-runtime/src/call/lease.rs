@@ -203,7 +203,7 @@ impl Lease {
         self.slot.unknown_sent.store(true, Ordering::Release);
     }
 
-    /// Marks the answer of the key as stored: that of this attempt, or of another one.
+    /// Marks the answer of the key as stored, by any attempt.
     pub(crate) fn mark_answered(&self) {
         self.slot.answered.store(true, Ordering::Release);
     }
@@ -346,7 +346,8 @@ impl Renewal {
         }
     }
 
-    /// Sends it. A record that was lost is written again, with its journal.
+    /// Sends it. A record that was lost is written again, with its journal, unless the store has the answer:
+    /// then it is released, and lost.
     pub(crate) async fn send(
         &self,
         store: &dyn Store,
@@ -354,7 +355,8 @@ impl Renewal {
     ) -> Result<RenewReply, StoreError> {
         let reply = self.renew(store, lease).await?;
         if reply == RenewReply::Reasserted && lease.slot.answered.load(Ordering::Acquire) {
-            // It arrived after the life of the answer: without a body, the claim would block the key for a lease.
+            // It arrived after the life of the answer: without a body, the claim would block the key for a lease. After a
+            // release, the released record refuses it.
             let (owner, none) = (&self.claim.owner, Journal::default());
             let steps = (!self.journal.is_empty()).then_some((&none, None));
             let nothing = Remains::Nothing;

@@ -51,7 +51,7 @@ struct TypedBody<O, P, S> {
     output: Output<O, P>,
 }
 
-/// The place of a body: that of its caller, or one of its own.
+/// The place of a body: its caller, or a box.
 pub trait BodySlot: DerefMut<Target = Option<Self::Body>> {
     /// Its body.
     type Body;
@@ -138,7 +138,7 @@ where
     run_in_own_slot(call, output, move || Box::pin(Some(body)))
 }
 
-/// The same for a body that is made once it is to run.
+/// As [`run_in_task`], with a body made at its start.
 pub(crate) fn run_in_own_slot<O, P, F>(
     call: Call,
     mut output: Output<O, P>,

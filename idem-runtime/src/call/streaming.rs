@@ -2,11 +2,11 @@
 //!
 //! From before the caller gets anything, the record says that the outcome is unknown, so that no crash starts another
 //! body; the complete answer replaces that. Where unknown outcomes are released, or a hook reconciles them, the claim is
-//! held instead, and a crash ends it as that of any body. After its lease, the claim is renewed first.
+//! held instead, and a crash ends it as that of any body. After its lease, the claim is renewed first, unless `on_unconfirmed` is `Return`.
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|
-//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, storing the unknown outcome is repeated, and the answer is stored in any case | its answer counts, and the caller is refused; this one is stored if the other attempt ends without an answer |
+//! | before the unknown outcome is stored | the lease lapses, and the next call runs the body | the caller gets the answer as `on_unconfirmed` says, storing the unknown outcome is repeated, and the answer is stored at its end | its answer counts, and the caller is refused; this one is stored if the other attempt ends without an answer |
 //! | while the answer comes | the outcome is unknown | nothing is sent | only after a reset by an operator, see below |
 //! | while the complete answer is stored | the outcome is unknown | storing continues in the background, as of every answer | its stored answer counts; while it holds a claim, this answer waits for it |
 //!
@@ -94,8 +94,9 @@ impl HeldClaim {
 }
 
 impl IncompleteAnswer {
-    /// Sends the unknown outcome. `None`: the caller may get its answer. If another answer counts, nothing is held any
-    /// more.
+    /// Sends the unknown outcome, or renews a claim that is late.
+    ///
+    /// `None`: the caller may get its answer. If its answer is not to be collected, the claim is no longer held.
     async fn begin(&mut self) -> Option<Settled> {
         let held = self.held.as_ref()?;
         let Meanwhile::Unconfirmed(Ending::Complete { finished, .. }) = &self.meanwhile else {
@@ -106,9 +107,9 @@ impl IncompleteAnswer {
             // Another attempt may have the key, or may have answered.
             let (core, patience) = (&held.core, held.core.limits.complete_deadline);
             let renewed = core.background.renew_now(&held.lease, patience).await;
-            return renewed
-                .is_err()
-                .then(|| Settled::Refused(held.unconfirmed(None)));
+            // The reply may be older than the lease.
+            let is_late = renewed.is_err() || held.lease.remaining().is_zero();
+            return is_late.then(|| Settled::Refused(held.unconfirmed(None)));
         };
         let times = (held.core.clock.now(), held.core.limits.complete_deadline);
         let wait = held.policy().wait();

@@ -189,6 +189,11 @@ impl<B: Body> Buffered<B> {
         &self.read
     }
 
+    /// Whether the body is completely in memory.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.rest, Rest::Read(BodyEnd::Whole))
+    }
+
     /// A body that is completely in memory.
     pub(super) fn whole(read: Collected) -> Self {
         Self::new(read, BodyEnd::Whole)

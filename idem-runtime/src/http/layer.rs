@@ -87,7 +87,7 @@ use crate::policy::{
 /// outcome unknown, and never starts the handler again. The record is not renewed during the stream, and is the same
 /// after a crash: a repeat gets the retryable 500 below in both cases, never the 409 of a running request. Where the
 /// store does not confirm the record in time, [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets
-/// the stream or 503 `answer-unconfirmed`; it is recorded in any case. The end of the stream reaches the client before it
+/// the stream or 503 `answer-unconfirmed`; the recording goes on in both cases. The end of the stream reaches the client before it
 /// is stored: a repeat that comes at once may still get the 500.
 ///
 /// | the stream | its client | the key, and what a repeat gets |
@@ -141,7 +141,7 @@ use crate::policy::{
 ///
 /// # Headers that are stored
 ///
-/// The first response keeps all its headers. **A replay has the headers on a list**, and a header of your own is on
+/// The first response keeps all its headers, but for the `Transfer-Encoding` of a buffered one. **A replay has the headers on a list**, and a header of your own is on
 /// it once [`store_header`](Self::store_header) has named it: a list of excluded headers would store every header that
 /// it does not foresee. Such a header may stand for the body: a replay without `X-Accel-Redirect` is empty. The list is
 ///

@@ -40,7 +40,7 @@ pub(super) fn document(headers: &HeaderMap) -> Result<Option<Vec<u8>>, KeyRefusa
     document.map(Some).ok_or(KeyRefusal::Unreadable)
 }
 
-/// The standard alphabet without padding. Bits that belong to no byte are ignored.
+/// The standard alphabet without padding, and with stray bits.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 

@@ -1,8 +1,8 @@
 //! A streamed response, recorded while it is sent.
 //!
-//! The [`StreamRecorder`] reads the stream as fast as it comes, whether or not its client does, and the client's body reads what
-//! was recorded: one buffer serves both. Once the recorder ends before the stream, the client's body reads the stream
-//! itself.
+//! The [`StreamRecorder`] reads the stream as fast as it comes, whether or not its client does, and the client's body
+//! reads the recording: one buffer serves both. Once the recorder ends before the stream, the client's body reads the
+//! stream itself.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -180,14 +180,16 @@ impl<B: Body> Drop for StreamRecorder<B> {
         if self.is_cancelled.load(Ordering::Acquire) {
             // An end would look like the end of the stream, and an error of the handler's type cannot be made here.
             self.end(StreamEnd::Panicked(Box::new(CANCELLED)));
+            drop_contained(stream);
         } else {
             self.end(StreamEnd::Rest(stream));
         }
     }
 }
 
-/// Drops a stream, whose destructor is the handler's. A panic of it, which the panic hook has reported, changes neither
-/// the answer nor what the client gets.
+/// Drops a stream, whose destructor is the handler's.
+///
+/// A panic of it, which the panic hook has reported, changes neither the answer nor the client's part.
 fn drop_contained<T>(stream: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(stream)));
 }

@@ -214,9 +214,9 @@ fn answer<R: Body>(
     is_head: bool,
 ) -> Response<Buffered<R>> {
     let is_replayed = how != AnswerSource::Executed;
-    // Buffering gives a body a length, and hyper sends no response with a length and this header, which a handler may have
-    // copied from the response of another server.
-    if response.body().size_hint().exact().is_some() {
+    // axum writes the length of a buffered body, and hyper sends no response with that and this header, which a handler
+    // may have copied from the response of another server.
+    if response.body().is_whole() {
         response.headers_mut().remove(TRANSFER_ENCODING);
     }
     if is_replayed {

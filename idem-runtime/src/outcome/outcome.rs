@@ -62,7 +62,7 @@ pub trait Outcome<P>: Sized + Sealed {
 pub use sealed::Sealed;
 
 mod sealed {
-    /// Restricts [`Outcome`](super::Outcome) to `Result`, and the lives that answers choose to their types.
+    /// Restricts [`Outcome`](super::Outcome) and chosen lives to their types.
     pub trait Sealed {}
 
     impl<T, E> Sealed for Result<T, E> {}

@@ -70,7 +70,7 @@ async fn both_run(tester: &Tester<'_>, first: &Asked, second: &Asked) -> Checked
     }
 }
 
-/// A request for an operation of this kind, and the answer to it.
+/// A request for an operation of this kind, and its answer.
 async fn first(tester: &Tester<'_>, kind: AnswerKind) -> Checked<(Asked, ServerResponse)> {
     let operation = kind.operation(tester)?;
     let asked = tester.asked(operation);

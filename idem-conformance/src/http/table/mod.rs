@@ -1,6 +1,8 @@
 //! The tables: one file for each specification.
 
-/// A specification: its name, its title, its pages, the place of its keys, and its rows. A row is a section, the force of
+/// A specification: name, title, pages, place of keys, rows.
+///
+/// A row is a section, the force of
 /// the sentence, a name, the sentence in other words, and its test: a `Check` of an `AnswerKind` or a `Change`.
 macro_rules! table {
     (

@@ -54,7 +54,7 @@ table! {
     LOW_LEVEL States "running": "A request whose key is in use is a 409." => Running(RUNNING);
     LOW_LEVEL States "streaming": "A request whose key is in use for a streamed response is a 409."
         => CannotBeMet(
-            "the record says from the first byte that the outcome is unknown, so that no crash starts a second handler, \
+            "the outcome is unknown in the record from the first byte on, so that no crash starts a second handler, \
              and is the same after a crash: the request gets a retryable 500 `outcome_unknown`",
         );
     LOW_LEVEL States "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);

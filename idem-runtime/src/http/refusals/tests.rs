@@ -322,8 +322,9 @@ fn a_value_is_printed_as_one_line() {
     );
 }
 
-/// The words of each refusal: its code, its status, and the values of these members, which are all that the body has. A
-/// member has the text for people, which is left out.
+/// The words of each refusal: code, status, values of these members.
+///
+/// The body has no other member but the text for people, which is left out.
 fn words(refusals: &Refusals, members: &[&str]) -> String {
     let mut words = String::new();
     for problem in problems() {

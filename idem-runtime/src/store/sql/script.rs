@@ -24,7 +24,9 @@ pub(super) enum Returns {
 }
 
 impl Returns {
-    /// By its first word. No text in a script is written but in hexadecimal digits.
+    /// By its first word.
+    ///
+    /// A script has texts in hexadecimal digits only.
     pub(super) fn of(statement: &str) -> Self {
         let word = statement
             .split_ascii_whitespace()
