@@ -39,6 +39,10 @@ impl StatementKind {
         self == Self::Fetch || self.is_script()
     }
 
+    #[cfg_attr(
+        not(feature = "_mysql"),
+        allow(clippy::unused_self, reason = "only MySQL has scripts")
+    )]
     pub(crate) fn is_script(self) -> bool {
         #[cfg(feature = "_mysql")]
         if self == Self::Script {
