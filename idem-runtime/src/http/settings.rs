@@ -194,7 +194,7 @@ impl LayerSettings {
 
     /// The call of a request of this scope and digest.
     ///
-    /// Its key is among its extensions. `head` is its [`head`](Self::head), `due` the moment of a refusal at the latest.
+    /// Its key is among its extensions. `head` is its [`head`](Self::head), `due` the latest moment of a refusal.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "a future that lends them has room for them until its end"

@@ -42,6 +42,9 @@ async fn optional(#[idem(skip)] key: Option<IdempotencyKey>) -> Result<Reply<u32
 #[idempotent(key = ("order", key), scope = tenant, on_error = release)]
 async fn optional_in_a_tuple(key: Option<IdempotencyKey>, tenant: u64) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
 
+#[idempotent(key = ("order", key), scope = tenant, on_error = release)]
+async fn optional_by_reference(key: &Option<IdempotencyKey>, tenant: u64) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
+
 #[idempotent(key = key, on_error = release)]
 async fn of_a_layer(Extension(key): Extension<IdempotencyKey>) -> Result<Reply<u32>, Error> { Ok(Reply::ok(1)) }
 
