@@ -5,7 +5,7 @@ use crate::seeded::Seeded;
 /// The number of possible orders; more than any test takes.
 pub const ORDERS: u64 = 8_000;
 /// Orders whose numbers are near each other want the same few items.
-const GROUP: u64 = 80;
+pub const GROUP: u64 = 80;
 const ITEMS_OF_A_GROUP: u64 = 4;
 pub const ITEMS: u64 = ORDERS / GROUP * ITEMS_OF_A_GROUP;
 /// The units of each item; less than its group wants.

@@ -1,6 +1,8 @@
 //! The order flow: a unit of each item out of the stock, a row for each, and the record of the call.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use idem_runtime::{Classify, Engine, Error, ErrorKind};
@@ -47,17 +49,44 @@ fn told(answer: &Result<String, Refusal>) -> String {
 pub(crate) struct Clerk<C: Client> {
     pub(crate) engine: Engine,
     pub(crate) pool: C::Pool,
+    pub(crate) stop: Mutex<Option<Stop>>,
+}
+
+/// A step at which one order goes no further.
+pub(crate) struct Stop {
+    /// Number of orders that pass the step before.
+    pub(crate) passing: u64,
+    pub(crate) step: String,
 }
 
 /// Prints the steps of an order.
-struct Steps {
+struct Steps<'a> {
     number: u64,
     ran: AtomicBool,
+    stop: &'a Mutex<Option<Stop>>,
 }
 
-impl Steps {
-    fn tell(&self, step: &str) {
+impl Steps<'_> {
+    async fn tell(&self, step: &str) {
         say(&format!("step {} {step}", self.number));
+        if self.stops(step) {
+            say("stopped");
+            pending::<()>().await;
+        }
+    }
+
+    fn stops(&self, step: &str) -> bool {
+        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = stop.as_mut().filter(|stop| stop.step == step) else {
+            return false;
+        };
+        let ends = at.passing == 0;
+        if ends {
+            *stop = None;
+        } else {
+            at.passing -= 1;
+        }
+        ends
     }
 }
 
@@ -69,8 +98,9 @@ impl<C: Client> Clerk<C> {
             let steps = Steps {
                 number,
                 ran: AtomicBool::new(false),
+                stop: &self.stop,
             };
-            steps.tell("taken");
+            steps.tell("taken").await;
             let answer = self.once(&steps).await;
             match &answer {
                 Ok(_) | Err(Refusal::SoldOut { .. }) => {
@@ -91,9 +121,9 @@ impl<C: Client> Clerk<C> {
         }
     }
 
-    async fn once(&self, steps: &Steps) -> Result<String, Refusal> {
+    async fn once(&self, steps: &Steps<'_>) -> Result<String, Refusal> {
         let work = async |tx: &mut C::Tx<'_>| {
-            steps.tell("begun");
+            steps.tell("begun").await;
             let call = self.engine.operation("orders.place").key(&steps.number);
             let call = call
                 .in_tx(tx)
@@ -107,21 +137,21 @@ impl<C: Client> Clerk<C> {
                 _ if ran => ("recorded", true),
                 _ => ("replayed", true),
             };
-            steps.tell(step);
+            steps.tell(step).await;
             ((answer, step), commits)
         };
         let (answer, step) = C::in_transaction(&self.pool, work).await?;
         if step == "recorded" {
-            steps.tell("committed");
+            steps.tell("committed").await;
         }
         answer
     }
 }
 
 /// The statements of an order; prints a step after each. A refusal does not undo the statements before it.
-async fn body<C: Client>(tx: &mut C::Tx<'_>, steps: &Steps) -> Result<String, Refusal> {
+async fn body<C: Client>(tx: &mut C::Tx<'_>, steps: &Steps<'_>) -> Result<String, Refusal> {
     steps.ran.store(true, Ordering::Relaxed);
-    steps.tell("claimed");
+    steps.tell("claimed").await;
     let number = steps.number;
     for item in items(number) {
         let update =
@@ -130,10 +160,10 @@ async fn body<C: Client>(tx: &mut C::Tx<'_>, steps: &Steps) -> Result<String, Re
             let receipt = random();
             return Err(Refusal::SoldOut { item, receipt });
         }
-        steps.tell("booked");
+        steps.tell("booked").await;
         let insert = format!("INSERT INTO orders (number, item) VALUES ({number}, {item})");
         C::change(tx, insert).await?;
-        steps.tell("ordered");
+        steps.tell("ordered").await;
     }
     Ok(random())
 }

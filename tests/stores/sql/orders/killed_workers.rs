@@ -1,4 +1,4 @@
-//! Workers that are killed at random moments, and final ones that are not.
+//! Workers that are killed at planned steps and at random moments, and final ones that are not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,8 @@ use super::ledger::Ledger;
 const SEATS: usize = 3;
 /// Workers that retry everything at the end.
 const LAST: usize = 2;
+/// Steps of a transaction, after each of which a worker is killed. The body begins with the second.
+pub(crate) const STOPS: [&str; 5] = ["begun", "claimed", "booked", "ordered", "recorded"];
 
 /// A run of the order flow.
 #[derive(Debug)]
@@ -102,14 +104,20 @@ impl<'a> Lives<'a> {
             let mut seeded = Seeded::new(self.seed ^ life << 32);
             let mut doing = Doing::new();
             let mut worker = self.hire();
+            let server = self.server.filter(|(_, every)| life % every == every / 2);
+            // Two of three are killed at a step of an order that goes no further; the others, and those that outlive
+            // their server, at a random moment.
+            let stop = (server.is_none() && life % 3 < 2)
+                .then(|| STOPS[usize::try_from(life).expect("a small number") % STOPS.len()]);
+            if let Some(step) = stop {
+                worker.send(&format!("stop {} {step}", seeded.below(10)));
+            }
             self.employ(&mut worker, &mut seeded);
-            self.live(&mut worker, &mut doing, &mut seeded);
-            if let Some((server, every)) = self.server
-                && life % every == every / 2
-            {
+            self.live(&mut worker, &mut doing, &mut seeded, stop.is_some());
+            if let Some((server, _)) = server {
                 server.kill();
                 server.restart();
-                self.live(&mut worker, &mut doing, &mut seeded);
+                self.live(&mut worker, &mut doing, &mut seeded, false);
             }
             worker.kill9();
             for line in worker.rest() {
@@ -124,22 +132,25 @@ impl<'a> Lives<'a> {
         give(worker, &batch);
     }
 
-    /// Reads a worker's lines until it is to be killed: after so many steps, most often within a body, and a moment
-    /// more; or at any time, even before it has begun.
-    fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded) {
+    /// Reads a worker's lines until its end: an order that stops, a number of steps, or any time, even before the
+    /// worker has begun; and a moment more.
+    fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded, stops: bool) {
         let mut rest = Duration::from_micros(seeded.below(60_000));
-        if seeded.percent(80) {
-            let (steps, inside) = (seeded.below(100), seeded.percent(70));
+        if stops || seeded.percent(50) {
+            let steps = seeded.below(100);
             let mut heard = 0;
             loop {
                 let line = worker.line();
+                if line == "stopped" {
+                    break;
+                }
                 self.listen(worker, &line, doing, seeded);
                 heard += 1;
-                if heard > steps && (!inside || line.rsplit(' ').next().is_some_and(is_inside)) {
+                if !stops && heard > steps {
                     break;
                 }
             }
-            rest = Duration::from_micros(seeded.below(if inside { 300 } else { 2_000 }));
+            rest = Duration::from_micros(seeded.below(2_000));
         }
         let end = Instant::now() + rest;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -188,7 +199,7 @@ impl<'a> Lives<'a> {
 
 /// Whether a step lies between the start of a body and the commit of its transaction.
 fn is_inside(step: &str) -> bool {
-    ["claimed", "booked", "ordered", "recorded"].contains(&step)
+    STOPS[1..].contains(&step)
 }
 
 fn give(worker: &mut Worker, numbers: &[u64]) {

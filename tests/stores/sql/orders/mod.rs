@@ -1,4 +1,4 @@
-//! Orders killed at random moments, and books that are right all the same.
+//! Orders killed at each step and at random moments, and books that are right all the same.
 
 mod books;
 mod killed_workers;
@@ -32,7 +32,7 @@ fn lost_with_right_books<D: Database>(
         "only {inside} of {kills} kills were inside a transaction: {:?}",
         heard.hits
     );
-    for step in ["begun", "claimed", "booked", "ordered", "recorded"] {
+    for step in killed_workers::STOPS {
         assert!(heard.hits.contains_key(step), "no kill after {step}");
     }
     let mut answers = heard.ledger.last().values().flatten();

@@ -4,6 +4,7 @@
 //! `ready`, and then reads lines:
 //!
 //! ```text
+//! stop <n> <step>    after `n` others, an order that reaches this step goes no further, and `stopped` is printed
 //! orders <number> …  takes these orders, each until it has an answer; ends with `done`
 //! ```
 //!
@@ -14,6 +15,7 @@ mod clients;
 mod flow;
 
 use std::env;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -27,7 +29,7 @@ use self::clients::{
     Bb8Postgres, Client, DeadpoolPostgres, InDieselMySql, InDieselPostgres, InMySqlAsync, SeaMySql,
     SeaPostgres, SeaSqlite,
 };
-use self::flow::Clerk;
+use self::flow::{Clerk, Stop};
 
 const ORDERS_AT_ONCE: usize = 3;
 
@@ -74,14 +76,22 @@ async fn work<C: Client>(url: &str) {
         .max_attempts(None)
         .claim_deadline(PATIENCE)
         .complete_deadline(PATIENCE);
-    let clerk = Clerk::<C> {
+    let mut clerk = Clerk::<C> {
         engine: engine.build().expect("the settings agree"),
         pool,
+        stop: Mutex::default(),
     };
     say("ready");
     let mut lines = heard();
     while let Some(line) = lines.recv().await {
         let words: Vec<_> = line.split(' ').collect();
+        if let ["stop", passing, step] = words[..] {
+            clerk.stop = Mutex::new(Some(Stop {
+                passing: passing.parse().expect("a number"),
+                step: step.to_owned(),
+            }));
+            continue;
+        }
         assert_eq!(words[0], "orders", "not understood: {line}");
         let serve = async |word: &&str| clerk.serve(word.parse().expect("a number")).await;
         let orders = stream::iter(&words[1..]);
