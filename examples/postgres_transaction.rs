@@ -1,4 +1,4 @@
-//! An order, the stock and the answer of the call are committed in one transaction of `PostgreSQL`.
+//! Order, stock and answer, committed in one transaction of `PostgreSQL`.
 //!
 //! `DATABASE_URL=postgres://user:password@127.0.0.1/database cargo run --example postgres_transaction`
 //! prints:
@@ -35,7 +35,7 @@ docker run -p 5432:5432 -e POSTGRES_PASSWORD=secret postgres
 and then
 DATABASE_URL=postgres://postgres:secret@127.0.0.1/postgres cargo run --example postgres_transaction";
 
-/// The tables of this example, and idem's records, are in a schema that each run creates anew.
+/// Each run creates a schema for the tables of this example and idem's records.
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_example CASCADE;
 CREATE SCHEMA idem_example;
@@ -59,7 +59,7 @@ enum OrderError {
     /// An answer: it is committed and replayed, without the writes of the body.
     #[class(business)]
     SoldOut,
-    /// The writes of the body and the claim are undone, and a repeat runs the body.
+    /// The claim and the body's writes are undone; a repeat runs the body.
     #[class(system)]
     Database,
     /// A refusal by idem.

@@ -26,7 +26,7 @@ const USAGE: &str = "\
 redis: REDIS_URL is not set. Start a server with `redis-server` or `docker run -p 6379:6379 redis`, and then
 REDIS_URL=redis://127.0.0.1:6379 cargo run --example redis";
 
-/// An error of this body releases the key, so that a repeat of the call runs it.
+/// An error of this body releases the key: a repeat runs the body.
 #[idempotent(op = "shop.ship", key = order_no, ttl = "24h", on_error = release)]
 async fn ship(order_no: &str, parcels: u32) -> Result<String, idem_runtime::Error> {
     println!("    (the body runs)");

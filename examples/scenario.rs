@@ -84,7 +84,7 @@ impl Server<RedisServer> {
         Self::named("REDIS_URL", start, RedisServer::url)
     }
 
-    /// A connection with more patience than the default, whose half a second makes a busy machine lose replies.
+    /// A connection with more patience than the default half a second, in which a busy machine loses replies.
     pub async fn client(&self) -> RedisResult<MultiplexedConnection> {
         let patience = Some(Duration::from_secs(10));
         let config = AsyncConnectionConfig::new()
@@ -104,7 +104,7 @@ impl Server<PostgresServer> {
         Self::named("DATABASE_URL", start, |server| server.url())
     }
 
-    /// A pool of so many connections to new tables in [`postgres`](Self::postgres), and a store in this table.
+    /// A pool of this many connections to [`postgres`](Self::postgres) with new tables, and a store in `records`.
     pub async fn with_tables(
         tables: &'static str,
         records: &str,
@@ -150,7 +150,7 @@ impl Books {
         self
     }
 
-    /// What the figures of an unprotected run show, and what they do not.
+    /// The meaning and the limits of an unprotected run's figures.
     pub fn remark_if(&mut self, unprotected: bool, remark: &'static str) -> &mut Self {
         if unprotected {
             self.remark = remark;
@@ -196,7 +196,7 @@ pub async fn count(pool: &PgPool, sql: &'static str) -> Result<i64, sqlx::Error>
     sqlx::query_scalar(sql).fetch_one(pool).await
 }
 
-/// The pause that idem's error asks for before a repeat, where there may be one.
+/// The pause before a repeat that idem's error allows.
 pub fn pause(error: &Error) -> Option<Duration> {
     let pause = error.retry_after().unwrap_or_default();
     error
@@ -204,7 +204,7 @@ pub fn pause(error: &Error) -> Option<Duration> {
         .then(|| pause.min(Duration::from_secs(1)))
 }
 
-/// A caller that repeats its call, after the pause that its error asks for: a hundred times, then it gives up.
+/// Repeats a call after the pause that its error asks for: a hundred times, then it gives up.
 pub async fn repeat<T, E, F>(
     mut call: impl FnMut() -> F,
     pause: impl Fn(&E) -> Option<Duration>,
@@ -232,7 +232,7 @@ pub struct Load<C, A> {
     elapsed: Duration,
 }
 
-/// Makes the calls, in their order, by so many callers at once, each with a clone of `shared`.
+/// Makes the calls in order by this many concurrent callers, each with a clone of `shared`.
 pub async fn hammer<S, C, A, F>(
     what: &'static str,
     callers: usize,
@@ -275,7 +275,7 @@ where
     }
 }
 
-/// The answers that are other than the first one to the same call.
+/// The answers that differ from the first one to the same call.
 pub fn contradictions<C: Eq + Hash, A: PartialEq>(answers: &[(C, A)]) -> i64 {
     let mut first = HashMap::new();
     let differs = |(call, answer)| *first.entry(call).or_insert(answer) != answer;
@@ -290,7 +290,7 @@ impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
         met.map(i64::from).sum()
     }
 
-    /// The answers that are other than the first one to the same call.
+    /// The answers that differ from the first one to the same call.
     pub fn contradictions(&self) -> i64 {
         contradictions(&self.answers)
     }

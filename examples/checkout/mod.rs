@@ -1,4 +1,4 @@
-//! An axum shop whose checkout survives double clicks, reloads and clients that call again.
+//! An axum shop whose checkout survives double clicks, reloads and repeated requests.
 //!
 //! Start reading at `submit`: the form, whose one-time token is the key, and the attribute on the handler. Then
 //! `routes`: the layer that reads `Idempotency-Key` around an API without idempotency code. Both buy by `buy`. The

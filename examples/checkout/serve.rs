@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::routes::routes;
 use super::shop::Shop;
 
-/// How long open connections, and then calls under way, may take to end.
+/// Time limits of open connections, and then of running calls, at the end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Serves the shop until SIGTERM or Ctrl-C.

@@ -187,7 +187,7 @@ impl SubmitError {
     }
 }
 
-/// The error is an extension of the response, and [`explain`](super::pages::explain) makes a page of it.
+/// The error is an extension of the response. [`explain`](super::pages::explain) makes a page of it.
 impl IntoResponse for SubmitError {
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();

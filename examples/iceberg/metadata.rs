@@ -25,7 +25,7 @@ pub(crate) struct NewTable {
 }
 
 impl NewTable {
-    /// The metadata of the table, which is at this location unless the request names another one.
+    /// The metadata of the table: at this location unless the request names another one.
     pub(crate) fn metadata(self, uuid: Uuid, location: String) -> Result<Value, Refusal> {
         let location = self.location.unwrap_or(location);
         let unpartitioned = || json!({ "spec-id": 0, "fields": [] });
@@ -119,7 +119,7 @@ fn updated(mut metadata: Value, updates: &[Value]) -> Result<Value, Refusal> {
     Ok(metadata)
 }
 
-/// The members that are ids of columns, those of nested types among them.
+/// The members that are ids of columns, also of nested types.
 const COLUMN_IDS: &[&str] = &["id", "element-id", "key-id", "value-id"];
 
 /// The highest id at any depth, of members with these names.
@@ -190,7 +190,7 @@ fn add(list: &mut Value, item: &Value) -> Option<()> {
     Some(())
 }
 
-/// The id of an item of a list that an update names, or of its last item.
+/// The id of the listed item that an update names: by default the last one.
 fn chosen(list: &Value, id: &str, named: &Value) -> Option<Value> {
     let mut ids = list.as_array()?.iter().map(|item| &item[id]);
     let found = if *named == LAST {

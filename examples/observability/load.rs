@@ -85,7 +85,7 @@ impl Load {
         let _ = refused.await;
     }
 
-    /// An order of two steps, which fails between them every other time and is continued.
+    /// An order of two steps. Every other one fails between them, and is continued.
     async fn order(&self, round: u64) {
         for attempt in 0..2 {
             let call = self.here.operation("orders.place").key(&round);

@@ -258,7 +258,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Whether every amount in a row, a charge or a receipt is one that was asked for.
+/// Whether every amount in a row, charge or receipt was requested.
 fn amounts(cases: &Cases<'_>) -> Finding {
     let (mut seen, mut wrong) = (0, Vec::new());
     for ((_, merchant, id), case) in cases {
@@ -312,7 +312,7 @@ fn same_answers(cases: &Cases<'_>) -> Finding {
     }
 }
 
-/// Whether one content of an id was carried out, and each request of another one was refused.
+/// Whether one content of an id was carried out: requests of another one were refused.
 fn conflicts(cases: &Cases<'_>) -> Finding {
     let (mut ids, mut refused, mut wrong) = (0, 0, Vec::new());
     for ((_, merchant, id), case) in cases {
@@ -365,7 +365,7 @@ fn receipt(ending: &Ending) -> Option<(u64, String)> {
     Some((receipt.amount, receipt.currency))
 }
 
-/// The answer that a caller received, unless it is a refusal to answer.
+/// The answer that a caller received, except a refusal to answer.
 fn answer(ending: &Ending) -> Option<String> {
     match ending {
         Ending::Answered(text) => Some(text.clone()),

@@ -47,7 +47,7 @@ impl Counts {
     }
 }
 
-/// A row for each result of a call, with its number for each operation and their sum.
+/// A row per result of a call: its number per operation and the sum.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = "the calls, by idem";

@@ -14,7 +14,7 @@ pub(crate) enum Step {
     Database,
     /// The service answers, and the answer does not reach the client.
     AnswerLost,
-    /// The message gateway may or may not get the message, and does not answer.
+    /// The message gateway does not answer, and may or may not get the message.
     Gateway,
 }
 
@@ -38,7 +38,7 @@ impl Faults {
         self.strikes_or_first(step, id, false)
     }
 
-    /// As [`strikes`](Self::strikes), but where `first` is set, the first try fails for certain.
+    /// As [`strikes`](Self::strikes). With `first`, the first try fails for certain.
     pub(crate) fn strikes_or_first(&self, step: Step, id: &str, first: bool) -> bool {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         let nth = tries.entry((step, id.to_owned())).or_default();

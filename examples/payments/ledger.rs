@@ -47,14 +47,14 @@ pub(crate) struct Books {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pool: SqlitePool,
-    /// The prefix of the records of the run that the books belong to. It may continue in many processes.
+    /// The prefix of the records of the books' run. It may continue in many processes.
     pub(crate) prefix: String,
     pub(crate) age: Duration,
     /// Number of rows when it was opened.
     pub(crate) earlier: u64,
 }
 
-/// Books that end with the process, and with their only connection, which therefore stays.
+/// Books that end with the process. Their only connection is never closed.
 pub(crate) async fn memory() -> Result<SqlitePool, sqlx::Error> {
     let pool = SqlitePoolOptions::new().max_connections(1);
     let pool = pool.idle_timeout(None).max_lifetime(None);

@@ -1,4 +1,4 @@
-//! Effects of the parties downstream, a line each, in a file of theirs.
+//! Effects of the parties downstream: a file of one line each.
 //!
 //! They are other parties, so their effects are not undone when our process dies. A line is written in
 //! one piece, and the system keeps it when its writer is killed; it need not outlive a power cut.

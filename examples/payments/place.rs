@@ -16,7 +16,7 @@ use crate::ledger::{self, Ledger};
 use crate::notes::{Note, Notes};
 use idem_examples::kept::{beside_the_program, cannot, sqlite};
 
-/// Books are continued for less than the 24 hours that their records are kept.
+/// The longest age of books that a run continues: records live for 24 hours.
 const LAPSE: Duration = Duration::from_hours(20);
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Requests and answers of the service, and the log of webhooks that brings them.
+//! Requests and answers of the service, and the log of its webhooks.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -122,7 +122,7 @@ pub(crate) struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) deliveries: Vec<Delivery>,
-    /// The numbers of the lines that are no deliveries, from 1, and the defect of each.
+    /// The numbers, from 1, of the lines that are no deliveries, with their defects.
     pub(crate) bad: Vec<(usize, String)>,
 }
 
@@ -175,7 +175,7 @@ impl fmt::Display for Log {
     }
 }
 
-/// An amount below the largest number that every JSON reader keeps exactly, so that sums cannot overflow.
+/// An amount below the largest number that every JSON reader keeps exactly. Sums cannot overflow.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     match u64::deserialize(deserializer)? {
         amount @ 1..=1_000_000_000_000 => Ok(amount),

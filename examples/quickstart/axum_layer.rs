@@ -1,4 +1,4 @@
-//! A layer that makes the handlers of a router idempotent, without a change of the handlers.
+//! A layer that makes the handlers of a router idempotent, unchanged.
 //!
 //! `cargo run -p idem-quickstart --example axum_layer` sends requests to its own server and prints the responses:
 //!

@@ -1,4 +1,4 @@
-//! A store of one's own, and the tests that decide whether an engine may use it.
+//! A store of one's own, and the tests that it must pass.
 //!
 //! Its records are in a map under a lock. Of a database the lock is a transaction; a store with
 //! compare-and-set in place of a lock is the example `zookeeper_store`.

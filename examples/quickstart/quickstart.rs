@@ -1,4 +1,4 @@
-//! A payment is called again and again, and the card is charged once.
+//! A payment is called repeatedly, and the card is charged once.
 //!
 //! `cargo run -p idem-quickstart --example quickstart` prints:
 //!
@@ -36,7 +36,7 @@ struct Receipt {
     charge: String,
 }
 
-/// The class of an error decides what a repeat of the call gets.
+/// The class of an error decides about a repeat of the call.
 #[derive(Debug, Serialize, Deserialize, Classify)]
 enum PayError {
     /// An answer: it is stored and replayed.
@@ -90,7 +90,7 @@ async fn charge_card(_key: &str, cents: u64) -> Result<String, PayError> {
     }
 }
 
-/// Calls `pay` and prints its answer, as a client that repeats its requests sees it.
+/// Calls `pay` and prints its answer, as a repeating client sees it.
 async fn request(label: &str, order_no: &'static str, cents: u64) {
     let merchant = "m-1";
     let req = PayRequest {

@@ -1,4 +1,4 @@
-//! The bank does not reply to a charge, so the next call asks the bank before it pays again.
+//! The bank does not reply to a charge: the next call asks before it pays.
 //!
 //! `cargo run -p idem-quickstart --example reconcile` prints:
 //!
@@ -78,7 +78,7 @@ impl Payments {
         self.bank.charge(&key, req.cents).await
     }
 
-    /// Runs before the body if an earlier attempt ended without a known outcome, or in a crash.
+    /// Runs before the body if an earlier attempt crashed or has an unknown outcome.
     ///
     /// The hook has the claim of the key, so that no other hook and no body runs meanwhile.
     async fn find_charge(

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 const MOVEMENTS: i64 = 500;
 const ACCOUNTS: i64 = 20;
 
-/// A journal without a unique index on the number, so that the books show what idem does. A bank has one, as the last
+/// A journal without a unique index on the number. The books therefore show idem's effect. A bank has one, as the last
 /// line.
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_bank CASCADE;
@@ -97,7 +97,7 @@ async fn book(
     Ok(balance)
 }
 
-/// The call in a transaction of its own, until there is an answer.
+/// The call in a transaction of its own, repeated until it has an answer.
 async fn send((engine, pool): (Engine, PgPool), movement: Movement) -> Result<i64, BankError> {
     loop {
         let number = TRIES.fetch_add(1, Relaxed);

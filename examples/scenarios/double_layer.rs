@@ -1,4 +1,4 @@
-//! Redis answers repeats, the database decides, and a Redis that is killed costs neither an answer nor a second charge.
+//! Redis answers repeats, and the database decides. A killed Redis costs neither an answer nor a second charge.
 //!
 //! `cargo run --example double_layer` makes 400 payments, each sent several times by 64 callers, on a layered store:
 //! a Redis of its own in front of `PostgreSQL` (`DATABASE_URL`, or one of its own). One of 30 requests to the gateway
@@ -66,7 +66,7 @@ async fn pay(#[idem(skip)] shop: Arc<Shop>, payment: i64) -> Result<i64, PayErro
     charge.map_err(|_| PayError::Gateway)
 }
 
-/// Many callers, and what happens to Redis in the middle of their calls.
+/// Many callers, with events of Redis in the middle of their calls.
 #[allow(clippy::print_stdout, reason = "the program shows its phases")]
 async fn phase(
     shop: &Arc<Shop>,

@@ -1,4 +1,4 @@
-//! A consumer of Redis Streams handles each message once, however often it is sent and however often it fails.
+//! A consumer of Redis Streams handles each message once. It may be sent and may fail repeatedly.
 //!
 //! `cargo run --example messages` sends 200 messages two or three times each to a stream in Redis (`REDIS_URL`, or a
 //! server of its own), which two consumers of one group read. Two thirds of the messages fail once or twice before the

@@ -1,4 +1,4 @@
-//! A message is sent once, however often it is asked for and however the gateway fails, and a captcha once in 60 s.
+//! A message is sent once in spite of repeats and a failing gateway. A captcha is sent once in 60 s.
 //!
 //! `cargo run --example notifications` sends 200 text messages and 100 mails, each for four callers at once, with its
 //! records in Redis (`REDIS_URL`, or one of its own). A text message has no number: the same text to the same phone is
@@ -126,7 +126,7 @@ mod gateway {
     }
 }
 
-/// The pause of a caller that asks again until there is an answer: also after an unknown outcome, which is then looked for.
+/// The pause of a caller that repeats until it has an answer: also after an unknown outcome, which is then looked for.
 fn again(error: &SendError) -> Option<Duration> {
     match error {
         SendError::GatewayDown | SendError::TimedOut => Some(Duration::ZERO),

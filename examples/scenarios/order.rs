@@ -1,4 +1,4 @@
-//! An order is created once, and every repeat gets the receipt of that order.
+//! An order is created once; every repeat gets its receipt.
 //!
 //! `cargo run --example order` creates orders of two partners in `PostgreSQL` (`DATABASE_URL`, or a server of its own).
 //! Partners number their orders themselves: the partner is the scope, and the same number of two partners is two orders.
@@ -53,7 +53,7 @@ struct NewOrder {
     cents: i64,
 }
 
-/// The id of the order, and the pieces that were left in stock: the answer of that moment.
+/// The id of the order, and the pieces left in stock: the answer of that moment.
 type Receipt = (i64, i64);
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Classify)]

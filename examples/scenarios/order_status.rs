@@ -1,4 +1,4 @@
-//! An order's status changes in allowed steps only, each step once, and every repeat gets the first answer.
+//! An order's status changes in allowed steps, each once. Every repeat gets the first answer.
 //!
 //! `cargo run --example order_status` pays, cancels and ships 80 orders on `PostgreSQL` (`DATABASE_URL`, or one of its
 //! own): every request is sent three times, payment and cancellation of an order at once, by 100 callers on a pool of
@@ -89,7 +89,7 @@ async fn take_step(tx: &mut PgTransaction<'_>, request: Request) -> Result<(), S
     Ok(())
 }
 
-/// The call in a transaction of its own, until there is an answer.
+/// The call in a transaction of its own, repeated until it has an answer.
 async fn send((engine, pool): (Engine, PgPool), request: Request) -> Result<(), StepError> {
     loop {
         let mut tx = pool.begin().await?;

@@ -1,4 +1,4 @@
-//! A payment provider repeats its notifications, and each of them is booked once and answered with SUCCESS.
+//! A payment provider repeats its notifications. Each is booked once and answered with SUCCESS.
 //!
 //! `cargo run --example payment_callback` sends the notifications of 80 payments and 20 refunds five times each, at
 //! once and out of order, to a handler on `PostgreSQL` (`DATABASE_URL`, or a server of its own), which fails now and
@@ -124,7 +124,7 @@ async fn endpoint(pool: &PgPool, it: Notification) -> Result<(), CallbackError> 
     booked
 }
 
-/// Sends all notifications at once, and returns the ones whose answer was FAIL.
+/// Sends all notifications at once, and returns those answered with FAIL.
 async fn send(pool: &PgPool, all: Vec<Notification>) -> Vec<Notification> {
     let mut calls = JoinSet::new();
     for it in all {

@@ -1,4 +1,4 @@
-//! One function that moves money, [`bank::transfer`], on frameworks that have no layer of idem: the attribute needs none.
+//! One function, [`bank::transfer`], on frameworks without a layer of idem: the attribute needs none.
 
 pub mod actix_web;
 pub mod bank;
@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// Serves the bank on loopback as long as the process lives, and returns the address.
+    /// Serves the bank on loopback during the whole process. Returns its address.
     ///
     /// # Errors
     ///

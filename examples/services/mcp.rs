@@ -41,7 +41,7 @@ struct Arguments {
     to: String,
     /// The amount, in cents.
     cents: u64,
-    /// A new UUID for a new transfer, and the same one whenever you repeat it.
+    /// A new UUID for a new transfer, and the same one in each repeat.
     idempotency_key: Option<String>,
 }
 

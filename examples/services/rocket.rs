@@ -61,7 +61,7 @@ async fn transfer(bank: &State<Arc<Bank>>, headers: Headers, order: Json<Order>)
     Reply(response(outcome.await))
 }
 
-/// Serves the bank on a free port of loopback, and sends the address.
+/// Serves the bank on a free loopback port, and sends the address.
 ///
 /// # Errors
 ///

@@ -149,7 +149,7 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
     }
 }
 
-/// The run is killed soon after each of these percentages of the log; then one completes, and another one replays.
+/// Percentages of the log after which the run is killed soon; then one completes, and another one replays.
 const PERCENTAGES: [u32; 6] = [10, 20, 30, 40, 50, 60];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Each scenario's books balance on real servers, and do not balance without idem.
+//! Each scenario's books balance on real servers, and only with idem.
 
 #![cfg(unix)]
 #![allow(

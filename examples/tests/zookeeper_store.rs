@@ -29,7 +29,7 @@ const OWNER: Owner = Owner::from_bytes([1; 16]);
 const PATIENCE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Of all tests but the one that kills it, each under a root of its own.
+/// Shared by all tests but the killing one, each under its own root.
 static SERVER: LazyLock<ZooKeeperServer> = LazyLock::new(ZooKeeperServer::start);
 
 async fn connect(addr: SocketAddr, root: &str) -> ZooKeeperStore {

@@ -1,4 +1,4 @@
-//! Every case of the conformance suite on the store of the example, on a real `ZooKeeper`.
+//! Every case of the conformance suite on the example's store and a real `ZooKeeper`.
 //!
 //! `cargo test --test zookeeper_store_conformance -- leases` runs the cases whose names contain that.
 
@@ -13,7 +13,7 @@ use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 use zookeeper_client::Client;
 
-/// A server, a store on it, and a client that bypasses the store.
+/// A server, a store on it, and a client beside the store.
 struct Zoo {
     store: ZooKeeperStore,
     client: Client,

@@ -1,4 +1,4 @@
-//! A connection that is made on demand, and replaced when it is broken.
+//! A connection that is made on demand, and replaced after a break.
 
 use std::time::Duration;
 

@@ -89,8 +89,8 @@ pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     [MARK, &millis.to_be_bytes()[3..], record].concat()
 }
 
-/// Decodes data written at `written_ms` and read at `now_ms`, both by the server's
-/// clock: the bytes of a record and its remaining life, or `None` if it has expired.
+/// Decodes data by the server's times of its writing and of this read: the bytes of a record and its remaining life, or
+/// `None` if it has expired.
 ///
 /// # Errors
 ///

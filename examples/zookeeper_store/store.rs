@@ -45,7 +45,7 @@ pub struct ZooKeeperStore {
     root: Arc<str>,
     /// For the calls of the application.
     calls: Arc<Link>,
-    /// For the engine's own thread, and created there, so that a busy application does not starve it.
+    /// The engine's own thread creates and uses it, because otherwise a busy application starves it.
     background: Arc<Link>,
     news: Arc<News>,
 }

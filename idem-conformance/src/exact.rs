@@ -186,7 +186,7 @@ const SIZES: [usize; 12] = [
 const LONG: usize = 8_192 - HEADER;
 const LARGE: usize = 100 << 10;
 
-/// Bytes that do not repeat at a power of two, so that a lost or doubled block shows.
+/// Bytes without a period of a power of two: lost and doubled blocks show.
 fn body(bytes: usize) -> Vec<u8> {
     let block: Vec<u8> = (0..251).collect();
     let mut body = block.repeat(bytes / block.len() + 1);

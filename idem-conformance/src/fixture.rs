@@ -45,7 +45,8 @@ pub trait Fixture: Send + Sync {
         Duration::ZERO
     }
 
-    /// The time limit of a notification of a [`Watch`](idem_runtime::store::author::Watch) or a listener, by the machine's clock.
+    /// The time limit of a notification of a [`Watch`](idem_runtime::store::author::Watch) or listener, by the
+    /// machine's clock.
     ///
     /// After it the store is taken for one that does not notify. A fault of notifications costs it about ten times: 5
     /// seconds, the default, suit a store on the same machine, and a busy server may need 20. While a
@@ -54,7 +55,7 @@ pub trait Fixture: Send + Sync {
         Duration::from_secs(5)
     }
 
-    /// A fixture of an empty store of the same kind with little capacity.
+    /// A fixture of an empty store of this kind with little capacity.
     ///
     /// It holds at most some thousand records of 16 KiB each. `None`, the default, if this kind of store is never full.
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
@@ -78,6 +79,6 @@ pub enum Plant {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A value of another type than that of records, such as a Redis list.
+    /// A value of a type that no record has, such as a Redis list.
     OtherType,
 }

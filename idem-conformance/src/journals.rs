@@ -26,7 +26,7 @@ cases! {
     18 a_label_among_the_attempts_is_kept: transport,
 }
 
-/// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
+/// Bytes that corrupt a text protocol or a NUL-terminated comparison.
 const ONE: &[u8] = b"\0\r\n$1\r\n\xff\xfe one";
 const TWO: &[u8] = b"\0\r\n$1\r\n\xff\xfe one\0two\r\n";
 
@@ -175,7 +175,7 @@ async fn of_many_attempts_the_first_and_the_last_are_kept(p: Probe) {
     assert_eq!(numbers.len(), Journal::MAX_ATTEMPTS);
 }
 
-/// Entries with a small letter that are no attempts are passed on, and do not count as attempts.
+/// Entries with a small letter that are no attempts are passed on, uncounted.
 async fn a_label_among_the_attempts_is_kept(p: Probe) {
     journals!(p);
     let (claim, _) = p.take_with_journal(&recording(request_by(A))).await;

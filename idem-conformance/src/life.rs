@@ -36,7 +36,7 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
 }
 
-/// A running clock does not stop at the last millisecond, but frequent reads must observe it.
+/// A running clock does not stop at the last millisecond. Frequent reads must observe it.
 async fn seen_in_passing(p: &Probe) {
     for _ in 0..2_000 {
         p.plant(&header(pending()), b"", RETAIN - LEASE + MS * 3)

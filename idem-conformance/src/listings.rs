@@ -17,7 +17,7 @@ cases! {
     16 a_listing_refuses_a_position_that_is_none: transport,
 }
 
-/// A store may return more than the limit where its server keeps records together.
+/// A store may exceed the limit where its server keeps records together.
 const ONE_PLACE: usize = 32;
 
 fn request(p: &Probe) -> ListRequest {
@@ -184,7 +184,7 @@ async fn a_listing_goes_on_in_another_client(p: Probe) {
     }
 }
 
-/// Each record to be deleted has been listed already, so that a count-based cursor would miss one that stays.
+/// Each record to be deleted has been listed already. A count-based cursor would therefore miss a remaining one.
 async fn a_listing_misses_nothing_while_others_come_and_go(p: Probe) {
     let stay = planted(&p, "pay", 0..40).await;
     let mut go = planted(&p, "pay", 40..80).await;

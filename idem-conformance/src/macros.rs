@@ -1,6 +1,6 @@
 //! Macros of the cases: their list, and expected replies.
 
-/// Lists the cases of a file, the rule that each tests, and its tag.
+/// Lists a file's cases with the rule and the tag of each.
 macro_rules! cases {
     ($($rule:literal $name:ident $(: $tag:ident)?,)+) => {
         pub(super) fn cases() -> Vec<super::case::Case> {
@@ -25,7 +25,7 @@ macro_rules! with {
     }};
 }
 
-/// Destructures a reply, or panics at the line of the case with the actual reply.
+/// Destructures a reply, or panics with it at the line of the case.
 macro_rules! expect {
     ($reply:expr, $pattern:pat => $out:expr $(, $($why:tt)+)?) => {
         match $reply {

@@ -22,7 +22,7 @@ struct Arguments {
     specification: Specification,
     /// The address of the server
     address: Uri,
-    /// An operation that is protected by keys, has an effect and answers with 2xx
+    /// An operation protected by keys that has an effect and answers with 2xx
     #[arg(long, short)]
     operation: Operation,
     /// A header of every request: 'authorization: Bearer one'
@@ -46,7 +46,7 @@ struct Arguments {
     /// An operation that is done and answers with 4xx
     #[arg(long, value_name = "OPERATION")]
     rejected: Option<Operation>,
-    /// The operation with parameters that it answers with 4xx, before anything is done
+    /// The operation with parameters that it refuses with 4xx before any effect
     #[arg(long, value_name = "OPERATION")]
     invalid: Option<Operation>,
     /// An operation that answers with 5xx, each time with another body

@@ -18,7 +18,7 @@ use idem_runtime::store::{Fence, OutcomeKind, RecordKey, Store, StoreError};
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
 pub(super) const B: Owner = Owner::from_bytes(*b"owner B of tests");
-/// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
+/// Bytes that corrupt a text protocol or a NUL-terminated comparison.
 pub(super) const C: Owner = Owner::from_bytes(*b"\0\r\n\xff\xfe$1\r\n\0 \"'{}*");
 
 pub(super) const ASKED: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\n");
@@ -42,7 +42,7 @@ pub(super) const OUTCOMES: [OutcomeKind; 4] = [
     OutcomeKind::Tombstone,
 ];
 
-/// The reply to the completion of a claim that no other attempt has taken over.
+/// The reply to a completion of a claim that was not taken over.
 pub(super) const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
 pub(super) const RELEASED: ReleaseReply = ReleaseReply::Released;
 pub(super) const SUPERSEDED: ReleaseReply = ReleaseReply::Superseded;
@@ -88,7 +88,7 @@ pub(super) fn request_with(owner: Owner, fingerprint: Fingerprint) -> ClaimReque
     with!(request_by(owner), fingerprint: fingerprint)
 }
 
-/// The same, by an owner that needs the remaining life of the answer.
+/// The same for an owner that needs the answer's remaining life.
 pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
     with!(request.clone(), dated: true)
 }
@@ -226,7 +226,7 @@ impl Probe {
         self.on(RecordKey::new(self.fixture.prefix(), operation, digest))
     }
 
-    /// Claims as an engine does, which releases a claim without a reply only if it was sent, as [`Admission`] states.
+    /// Claims as an engine does: it releases a claim without a reply only if it was sent, as [`Admission`] states.
     pub(super) async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimReply, StoreError> {
         let admission = Admission::new(self.fixture.patience());
         let reply = self.store.claim(&self.key, request, &admission).await;

@@ -35,7 +35,7 @@ cases! {
 const CLAIMERS: usize = 32;
 const ROUNDS: usize = 25;
 
-/// Runs as many futures at once as there are clients, and returns their results.
+/// Runs one future per client concurrently, and returns their results.
 async fn at_once<T, F>(p: &Probe, clients: usize, work: impl Fn(Probe, usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -202,7 +202,7 @@ async fn an_append_and_a_takeover_do_not_both_happen(p: Probe) {
     }
 }
 
-/// An engine renews on its own thread, beside the operations of the call.
+/// An engine renews on its own thread, concurrently with the call's operations.
 async fn a_renewal_does_not_undo_the_end_of_its_claim(p: Probe) {
     let claim = header(pending());
     for round in 0..ROUNDS * 4 {

@@ -19,7 +19,7 @@ cases! {
     10 a_value_of_another_type_is_not_replaced: transport,
 }
 
-/// Sends every operation, as the owner that the bytes may contain and as another.
+/// Sends every operation: as the owner that the bytes may contain, and as another.
 async fn refused(p: &Probe, error: Unreadable) {
     for owner in [A, B] {
         let claim = by(owner, header(pending()));

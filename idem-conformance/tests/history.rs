@@ -1,4 +1,4 @@
-//! The printed history of a flawed store is code that compiles, fails on that store and passes on a right one.
+//! The printed history of a flawed store compiles, fails on that store and passes on a right one.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ struct Release<'a> {
     number: u64,
 }
 
-/// Whether a store refuses a release by the owner, or makes one by another owner.
+/// Whether a store refuses the owner's release, or obeys another owner's.
 type Flaw = fn(&Release<'_>) -> bool;
 
 const NONE: Flaw = |_| false;

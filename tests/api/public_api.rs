@@ -19,7 +19,7 @@ fn rustdoc_json(package: &str) -> PathBuf {
     DOCUMENTED.join(name).with_extension("json")
 }
 
-/// Documents all published libraries with the features of the tests, and returns the directory of their JSON.
+/// Documents all published libraries with the tests' features. Returns the directory of their JSON.
 fn document() -> PathBuf {
     // By its name: rustup's `cargo` keeps the compilers of dependencies from following their own `rust-toolchain.toml`.
     let mut cargo = Command::new("cargo");

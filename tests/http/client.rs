@@ -32,7 +32,7 @@ use tower::{Service, ServiceExt as _};
 
 pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
 
-/// What a client sees of a request, and whether it ran a handler for it: (status, text or code of a problem).
+/// The response that a client sees, and whether its request ran a handler: (status, text or code of a problem).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
     /// A handler ran, and this is its response.
@@ -59,7 +59,7 @@ pub(crate) fn replayed(text: &'static str) -> Seen {
     Replayed(200, text)
 }
 
-/// An engine in memory, its observer and its clock, and how often a handler ran.
+/// An engine in memory with observer and clock, and the handlers' runs.
 #[derive(Clone)]
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
@@ -174,7 +174,7 @@ pub(crate) async fn walk<N: Display>(
     }
 }
 
-/// A router that answers which time its handler runs, behind a layer with these settings.
+/// A router behind a layer with these settings. Its handler answers with the number of its run.
 pub(crate) fn numbered(
     set: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer,
 ) -> (Fixture, Router) {
@@ -188,7 +188,7 @@ pub(crate) fn routed(handler: MethodRouter, layer: IdempotencyLayer) -> Router {
     Router::new().route("/orders", handler).layer(layer)
 }
 
-/// A handler that reports that it runs, and waits until it may go on.
+/// A handler that reports its beginning and waits for permission to end.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) started: Notify,
@@ -202,7 +202,7 @@ impl Gate {
     }
 }
 
-/// A router whose handler waits at a gate, and answers which time it ran.
+/// A router whose handler waits at a gate, and answers with its run's number.
 pub(crate) fn gated(fixture: &Fixture, layer: IdempotencyLayer) -> (Arc<Gate>, Router) {
     let gate = Arc::new(Gate::default());
     let (fixture, through) = (fixture.clone(), Arc::clone(&gate));

@@ -98,7 +98,7 @@ impl Client {
         bytes
     }
 
-    /// All that comes until the end of the connection, which is to be one answer.
+    /// All bytes until the end of the connection, which are to be one answer.
     pub(crate) async fn answer(self) -> Answer {
         let bytes = self.rest().await;
         let mut answers = answers(&bytes);

@@ -70,7 +70,7 @@ impl<'a> Planter<'a> {
     }
 }
 
-/// Whether an operand of a chain is a `let`, which stands nowhere else.
+/// Whether a chain's operand is a `let`, which stands nowhere else.
 fn has_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,

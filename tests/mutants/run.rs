@@ -1,4 +1,4 @@
-//! Runs each mutant with the test that finds it, and searches another where that test passes.
+//! Runs each mutant with its test, and searches another where that passes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ fn finds(built: &Built, mutant: usize, test: &str) -> bool {
         && execute(built, mutant, Some(test)) != End::Passes
 }
 
-/// The first test that finds a mutant, from fast programs to slow ones.
+/// The first test that finds a mutant, fast programs first.
 fn search(programs: &BTreeMap<&str, Built>, mutant: usize) -> Option<Finder> {
     PROGRAMS.iter().find_map(|(program, _)| {
         let built = &programs[program];
@@ -54,7 +54,7 @@ fn judge(programs: &BTreeMap<&str, Built>, mutant: &mut Mutant, searches: bool) 
     mutant.found_by.is_some() || !was_found
 }
 
-/// Judges mutants, two at once, and returns whether each that was found still is.
+/// Judges mutants, two at once, and returns whether each is still found.
 pub(crate) fn run(
     programs: &BTreeMap<&str, Built>,
     mutants: &mut [Mutant],

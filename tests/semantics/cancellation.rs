@@ -35,8 +35,8 @@ async fn body(steps: Steps, answer: Answer) -> Answer {
 /// More polls than any of these calls takes; the call that ends before shows that all were tried.
 const POLLS: usize = 1_000;
 
-/// A key whose body never began is as if it had never been called. A claim on the wire when its caller goes may
-/// arrive behind its own release; then it is over with its lease.
+/// A key whose body never began is as if never called. A claim on the wire when its caller goes may arrive behind its
+/// own release; then it is over with its lease.
 async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     let runs = Runs::default();
     let answer = paid(again(), &runs).await;
@@ -47,8 +47,7 @@ async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     }
 }
 
-/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key, and checks its
-/// key when the engine has come to rest.
+/// Drops a call after 0, 1, 2, … polls, each with new engines and a new key. Checks the key when the engine is idle.
 async fn dropped_at_every_poll_of_a_first_call(mut fixture: Fixture) {
     for (on_cancel, answer) in [
         (OnCancel::Hold, receipt(7)),
@@ -88,7 +87,7 @@ async fn dropped_at_every_poll_of_a_first_call(mut fixture: Fixture) {
     }
 }
 
-/// The key of a body that was dropped half-way is treated as its operation says.
+/// The key of a dropped body is treated as its operation requires.
 async fn is_cancelled(fixture: &Fixture, on_cancel: OnCancel, again: &dyn Fn() -> Pay) {
     let second = || again().run(|cx| async move { receipt(cx.attempt().into()) });
     match on_cancel {
@@ -218,7 +217,7 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
     assert!(assert_running(&refused_far(&fixture).await) > Duration::from_secs(20));
 }
 
-/// A body that has finished is neither lost nor released, wherever its ending was when its caller went.
+/// A finished body is neither lost nor released, at whichever point of its ending its caller leaves.
 async fn an_ending_is_sent_to_its_end_although_its_caller_has_gone(mut fixture: Fixture) {
     use StoreOperation::{Complete, Release};
     let value = EntryState::Answered(idem_runtime::store::OutcomeKind::Value);

@@ -23,7 +23,7 @@ fn chooses<R: IntoLife + Copy>(life: R) -> impl Fn(&Receipt) -> R {
     move |_| life
 }
 
-/// A call that is executed, and how long its record lives from then on.
+/// A call that is executed, and the remaining life of its record.
 async fn left<L: LifeOf<Answer>>(fixture: &Fixture, call: CallBuilder<Classified, L>) -> Duration {
     assert_eq!(call.run(|_| async { receipt(1) }).await, receipt(1));
     remaining(fixture).await
@@ -192,7 +192,7 @@ async fn the_shortest_life_is_a_second_and_a_life_is_cut_to_milliseconds() {
     }
 }
 
-/// With a SQL store, a choice is bounded by 10 years where the policy is not.
+/// With a SQL store, a choice is bounded by 10 years, unlike the policy.
 #[tokio::test]
 async fn a_choice_below_for_ever_is_ten_years_at_most() {
     let dir = idem_harness::TestDir::new("chosen_lives").unwrap();

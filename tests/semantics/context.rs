@@ -1,4 +1,4 @@
-//! What a body can ask about its call, and calls that bodies make.
+//! The context of a body, and the calls that bodies make.
 
 use idem_runtime::store::Fence;
 
@@ -13,7 +13,7 @@ on_every_store! {
     after_a_body_its_key_may_be_called_again,
 }
 
-/// Whose values have a type of their own, under the operation of a payment.
+/// Calls whose values have their own type, under a payment's operation.
 fn any_type(call: Pay) -> Pay {
     call.on_other_type(OnOtherType::Accept)
 }
@@ -148,7 +148,7 @@ async fn is_reentered(call: Pay) {
     assert!(!error.is_retryable(), "it would be so again");
 }
 
-/// In the body, in its hook, and in what the body calls, also in another task.
+/// In the body, its hook, and functions that the body calls, also in another task.
 async fn a_call_within_itself_is_refused_at_once(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let again = fixture.pay();

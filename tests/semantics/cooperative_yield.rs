@@ -1,4 +1,4 @@
-//! A task whose calls are all answered at once lets other tasks have their turn.
+//! A task whose calls are answered at once lets other tasks run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

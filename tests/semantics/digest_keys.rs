@@ -67,13 +67,13 @@ fn call(engine: &Engine, card: &str, cents: u64) -> Pay {
     engine.operation(OPERATION).key(card).fingerprint(&cents)
 }
 
-/// The row of a change, which shows no more of a secret than its first byte.
+/// The row of a change: it shows at most the first byte of a secret.
 fn row(fixture: &Fixture, old: Secret, new: Secret) -> Row {
     let [old, new] = [old, new].map(|secret| secret.map(|secret| secret[0]));
     Row::new(fixture, (old, new))
 }
 
-/// A record of the card `card` whose attempt failed, and which lives for a minute.
+/// A record of the card `card` that lives for a minute after a failed attempt.
 async fn released(fixture: &Fixture) -> Engine {
     let before = before(fixture, OLD);
     let failed = call(&before, "card", 5).count_errors(true);
@@ -81,7 +81,7 @@ async fn released(fixture: &Fixture) -> Engine {
     before
 }
 
-/// The name and the fingerprint of the record, as a reader of the store sees them, who has no secret.
+/// The record's name and fingerprint, as a reader without a secret sees them.
 async fn listed(fixture: &Fixture) -> (KeyDigest, Fingerprint) {
     let reader = before(fixture, None);
     let mut entries = reader.entries().operation(OPERATION);
@@ -259,8 +259,8 @@ async fn a_secret_alone_costs_no_round_trip_and_a_former_one_costs_one(fixture: 
     assert_eq!(cost(call(&after, "card", 5)).await, 1);
 }
 
-/// The lookup of one process is held until the record from before has expired, and that of another one as well: one
-/// of the two runs. With a lost reply the first lookup was granted, and is sent again.
+/// The lookups of two processes are held until the former record has expired: one of the two runs. With a lost reply
+/// the first lookup was granted, and is sent again.
 async fn a_record_that_expires_before_the_claim_leaves_its_name(fixture: Fixture) {
     for is_lost in [false, true] {
         let _row = Row::new(&fixture, ("is lost", is_lost));
@@ -325,7 +325,7 @@ async fn a_call_within_itself_is_refused_under_either_name(fixture: Fixture) {
     }
 }
 
-/// Followers leave the former name with the call that they follow, and do not claim one after another.
+/// Followers leave the former name with their leader, and do not claim in turn.
 async fn followers_do_not_ask_for_themselves(fixture: Fixture) {
     let (engine, runs) = (after(&fixture, OLD, NEW), Runs::default());
     fixture.fail(StoreOperation::Claim, [Fault::Held; 2]);

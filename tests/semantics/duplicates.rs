@@ -28,7 +28,7 @@ fn endings() -> [Ending; 4] {
     ]
 }
 
-/// The body runs here or elsewhere, and one call of each process that waits claims for all of them.
+/// The body runs here or elsewhere. One call of each waiting process claims for all its calls.
 async fn followers_get_what_the_body_ends_with(fixture: Fixture, elsewhere: bool) {
     for (name, ends, gets, runs) in endings() {
         let call = || patient(fixture.engine.operation("pay").key(name));

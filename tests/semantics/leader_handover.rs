@@ -1,5 +1,5 @@
-//! The first of the duplicates in a process claims for all of them. When it goes without an answer, another one
-//! takes its place.
+//! The first duplicate of a process claims for all of them. When it goes without an answer, another one takes its
+//! place.
 
 use crate::prelude::*;
 

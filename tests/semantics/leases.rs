@@ -28,7 +28,7 @@ on_every_store! {
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The renewals of a second body show that the engine's thread has been awake.
+/// The renewals of a second body show that the engine's thread ran.
 async fn renewing_stops_when_the_body_ends_or_its_caller_leaves(fixture: Fixture) {
     for leaves in [false, true] {
         let _row = Row::new(&fixture, ("its caller leaves", leaves));
@@ -146,7 +146,7 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
     assert_eq!(other.end().await, receipt(2));
 }
 
-/// A renewal in transit while the answer is stored, and while its short life passes: it finds no record.
+/// A renewal is in transit while the answer is stored and expires: it finds no record.
 async fn a_renewal_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
     for (has_steps, is_overtaken) in [(false, false), (true, false), (false, true)] {
         let _row = Row::new(&fixture, (has_steps, is_overtaken));

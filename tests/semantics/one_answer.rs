@@ -1,4 +1,4 @@
-//! The first caller gets the answer that every repeat gets, or no repeat gets one.
+//! The first caller gets the answer of every repeat, or no repeat gets one.
 
 use std::fmt::Debug;
 
@@ -35,8 +35,8 @@ fn told<T: Debug>(result: Result<T, Failed<T>>) -> Result<String, ErrorKind> {
     }
 }
 
-/// The value as the answer of a call, as that of a call with a follower, as a kept error, as the result of a step, and as
-/// the completion of a claim.
+/// The value as answer of a call, with and without a follower, as kept error, as step's result, and as completion of a
+/// claim.
 async fn pairs<T>(engine: &Engine, value: &T) -> [Pair; 5]
 where
     T: Serialize + DeserializeOwned + Clone + Debug + Send + 'static,

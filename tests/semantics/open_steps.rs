@@ -39,7 +39,7 @@ async fn interrupted(fixture: &Fixture, name: &'static str) {
     fixture.pass_in_store(LEASE_OVER);
 }
 
-/// A call whose step `charge` ends as unknown, and whose body ignores that.
+/// A call whose step `charge` ends as unknown, ignored by its body.
 async fn unknown_step(fixture: &Fixture) {
     let call = fixture.pay().run(async |_| {
         let charged = step("charge", async |_| Err(PayError::TimedOut) as Answer).await;
@@ -136,7 +136,7 @@ async fn a_hook_that_cannot_say_is_asked_again_by_the_next_attempt(fixture: Fixt
     assert_eq!(answered(fixture.pay_far()).await, receipt(3));
 }
 
-/// Only the hook can tell whether the effect of the attempt before landed meanwhile.
+/// Only the hook knows whether the earlier attempt's effect landed meanwhile.
 async fn a_system_error_after_a_hook_leaves_the_question_open(fixture: Fixture) {
     interrupted(&fixture, "label").await;
     let label = step("label", async |_| Err(PayError::Down) as Answer);
@@ -225,7 +225,7 @@ fn an_unknown_step_under_a_blocking_wait_does_not_hang() {
     assert_unknown(&refusal(answer.unwrap()));
 }
 
-/// Finds a reset that takes a finished step away with the unknown one, or that leaves the record as it was.
+/// Finds a reset that drops a finished step with the unknown one, or keeps the record unchanged.
 async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     let [mail, charge] = &[Runs::default(), Runs::default()];
     let order = async |second: Answer| {
@@ -254,7 +254,7 @@ async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     assert_eq!((mail.count(), charge.count()), (1, 1));
 }
 
-/// Finds a value that the step cannot read, and one that is given to another step.
+/// Finds a value that the step cannot read, or that another step gets.
 async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
     fn landed<'a>(name: &'a str, json: &'a str) -> (&'a str, Reconciled<&'a str>) {
         (name, Reconciled::Landed(json))
@@ -308,7 +308,7 @@ async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
     assert_eq!((mail.count(), ships.count()), (1, 2));
 }
 
-/// Finds a reset whose act makes its journal the longer one, so that the last step of a paused process runs again.
+/// Finds a reset whose act makes its journal the longer one. A paused process then runs its last step again.
 async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture: Fixture) {
     let [charge, label] = &[Runs::default(), Runs::default()];
     let (gate, paused) = (Semaphore::new(0), Semaphore::new(0));
@@ -351,7 +351,7 @@ async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture
     drop(call);
 }
 
-/// A runtime that a body blocks would keep a connection that the renewals of all leases need.
+/// A runtime blocked by a body would keep a connection that all renewals need.
 async fn a_step_that_begins_again_renews_the_lease_on_the_engines_thread(fixture: Fixture) {
     interrupted(&fixture, "charge").await;
     let (before, runs) = (fixture.store.log().len(), Runs::default());

@@ -59,7 +59,7 @@ async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
     (fixture.clock.now().saturating_sub(began), claims)
 }
 
-/// A store fails for the whole deadline of one call, and goes on failing.
+/// A store fails beyond the whole deadline of one call.
 async fn outage(fixture: &Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let (took, _) = fails(fixture, fixture.pay()).await;
@@ -120,7 +120,7 @@ async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixt
     assert_contains(&error, "an injected fault");
 }
 
-/// A fixture of short leases, where the reply to each of so many claims is held.
+/// A fixture of short leases that holds the replies to this many claims.
 fn slow(fixture: Fixture, claims: usize) -> Fixture {
     let fixture = fixture.with(|engine| engine.lease(Duration::from_secs(1)));
     let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
@@ -143,7 +143,7 @@ async fn a_grant_that_comes_after_its_lease_is_asked_for_again(fixture: Fixture)
     assert!(matches!(claims[..], [one, two] if one == two), "{claims:?}");
 }
 
-/// Of a store that replies at once, so that it is known which comes first, reply or deadline.
+/// The store replies at once, so that the order of reply and deadline is known.
 #[tokio::test]
 async fn a_store_that_grants_after_the_lease_is_given_up() {
     let fixture = slow(Fixture::memory(), 1_000);

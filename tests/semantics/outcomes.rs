@@ -1,4 +1,4 @@
-//! The stored part of a result, and the outcome of a later call.
+//! The stored part of a result, and a later call's outcome.
 
 use idem_runtime::on_error::By;
 use serde::de::DeserializeOwned;
@@ -85,7 +85,7 @@ async fn an_answer_lives_for_its_ttl(fixture: Fixture) {
     }
 }
 
-/// Its own caller gets the value, and every other one learns that the call was made.
+/// Its own caller gets the value. Every other one learns that the call was made.
 async fn leaves_a_tombstone<T>(fixture: &Fixture, value: T, why: &str)
 where
     T: Clone + std::fmt::Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static,

@@ -123,7 +123,7 @@ async fn an_adopted_answer_was_waited_for_and_has_its_own_age(fixture: Fixture) 
     assert_eq!(fixture.events.count("adopted"), 1);
 }
 
-/// The duplicate that queries the store does not request the age of the answer, and so may not receive it.
+/// The duplicate that queries the store does not request the answer's age. It may therefore lack it.
 async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(fixture: Fixture) {
     let first = started(fixture.pay(), 1).await;
     assert!(first.end().await.unwrap().was_executed());

@@ -50,7 +50,7 @@ async fn reset(fixture: &Fixture) {
     entry(fixture).await.reset().await.unwrap();
 }
 
-/// A body that may have had its effect makes the next call ask; any other record does not.
+/// A body that may have had its effect makes the next call reconcile; any other record does not.
 async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixture: Fixture) {
     for (row, asked) in [
         ("a first call", 0),
@@ -87,7 +87,7 @@ async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixtur
     assert_eq!(fixture.events.count("landed"), 4);
 }
 
-/// The outcome stays unknown, the body does not run, and this was the reason.
+/// The outcome stays unknown for this reason, and the body does not run.
 async fn stays_unknown<H, R>(fixture: &Fixture, why: &str, hook: impl FnOnce() -> H)
 where
     H: Future<Output = R>,
@@ -131,7 +131,7 @@ async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// A call whose hook returns its verdict when the test opens the gate.
+/// A call whose hook returns its verdict at the test's permission.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) gate: Arc<Semaphore>,

@@ -1,5 +1,5 @@
-//! Reconciling while the store, the lease or another process is in the way: the body starts only with a claim
-//! of its own, and no answer is lost.
+//! Reconciling in spite of the store, the lease or another process: the body starts only with a claim of its own, and
+//! no answer is lost.
 
 use crate::prelude::*;
 use crate::rows::Row;
@@ -24,7 +24,7 @@ async fn the_lease_is_renewed_during_a_long_hook(fixture: Fixture) {
     assert_eq!(asking.end().await, receipt(7));
 }
 
-/// A hook that is paused for longer than its lease, until the hook of another process has returned this.
+/// A hook that is paused beyond its lease, until another process's hook has returned this.
 async fn overtaken(fixture: &Fixture, says: Says, winner: Says) -> (Asking, Asking) {
     timed_out(fixture.pay()).await;
     let first = Asking::saying(fixture, fixture.pay(), says).await;

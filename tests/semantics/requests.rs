@@ -1,4 +1,4 @@
-//! Which request a key takes after its first attempt ended without an answer.
+//! The requests that a key accepts after a first attempt without an answer.
 
 use idem_runtime::step;
 

@@ -1,4 +1,4 @@
-//! A call that begins after a reset elsewhere does not receive the reply to the query of an earlier call.
+//! A call that begins after a reset elsewhere never receives the reply to an earlier query.
 
 use crate::prelude::*;
 
@@ -22,7 +22,7 @@ async fn reset_far(fixture: &Fixture) {
     fixture.clock.advance(LATER);
 }
 
-/// A call that waits for the held reply with the one from before.
+/// A call that awaits the held reply together with an earlier one.
 async fn joins(fixture: &Fixture, runs: &Runs) -> JoinHandle<Answer> {
     let (call, runs) = (fixture.pay(), runs.clone());
     let call = tokio::spawn(async move { paid(call, &runs).await });

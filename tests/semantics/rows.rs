@@ -10,7 +10,7 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_hours(24 * 40);
 pub(crate) struct Row(String);
 
 impl Row {
-    /// Begins a row, after the store has forgotten the record of the row before.
+    /// Begins a row with a store that has forgotten the row before.
     pub(crate) fn new(fixture: &Fixture, name: impl std::fmt::Debug) -> Self {
         fixture.pass_in_store(FORGOTTEN);
         Self(format!("{name:?}"))

@@ -37,13 +37,13 @@ pub(crate) async fn charged(call: Pay, charge: &Runs, ends: Answer) -> Answer {
     call.run(body).await
 }
 
-/// A call with the step `charge`, which then ends with a system error.
+/// A call that ends with a system error after its step `charge`.
 pub(crate) async fn charged_in_vain(call: Pay, charge: &Runs) {
     let answer = charged(call, charge, Err(PayError::Down)).await;
     assert_eq!(answer, Err(PayError::Down));
 }
 
-/// The next attempt, in another process, does not run the step `charge` again.
+/// The next attempt, in another process, does not repeat the step `charge`.
 pub(crate) async fn assert_charged_once(fixture: &Fixture, charge: &Runs) {
     let answer = charged(fixture.pay_far(), charge, receipt(9)).await;
     assert_eq!((answer, charge.count()), (receipt(9), 1));

@@ -60,13 +60,13 @@ pub(crate) fn refusal(answer: Answer) -> Error {
     }
 }
 
-/// The refusal of a call of another process that neither waits nor runs.
+/// The refusal of another process's call that neither waits nor runs.
 pub(crate) async fn refused_far(fixture: &Fixture) -> Error {
     let call = fixture.pay_far().on_running(OnRunning::Reject);
     refusal(answered(call).await)
 }
 
-/// The refusal of a call of this process that neither waits nor runs.
+/// The refusal of this process's call that neither waits nor runs.
 pub(crate) async fn refused(fixture: &Fixture) -> Error {
     let call = fixture.pay().on_running(OnRunning::Reject);
     refusal(answered(call).await)
@@ -128,14 +128,14 @@ pub(crate) fn assert_unknown(error: &Error) {
     assert!(unknown, "somebody knows: {error:?}");
 }
 
-/// The state of the key of [`Fixture::pay`], as another process sees it, and how many attempts count.
+/// The state of the key of [`Fixture::pay`], seen by another process, and its counted attempts.
 pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
     let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
     let entry = entry.expect("there is a record");
     (entry.state(), entry.attempts())
 }
 
-/// A call in a task of its own, whose body ends when its test ends it.
+/// A call in its own task, whose body ends on the test's command.
 #[derive(Debug)]
 pub(crate) struct Body<A = Answer> {
     gate: Arc<Semaphore>,
@@ -149,7 +149,7 @@ impl Body {
             .await
     }
 
-    /// The same, of a body that goes on when its caller goes away.
+    /// The same for a body that goes on without its caller.
     pub(crate) async fn start_finished(call: Pay, answer: Answer) -> Self {
         Self::begun(|gate, begun| {
             tokio::spawn(call.finish(move |_| Self::wait(gate, begun, answer)))
@@ -165,7 +165,7 @@ impl Body {
 }
 
 impl<A: std::fmt::Debug> Body<A> {
-    /// A body that begins with a permit for the second semaphore, and ends with one of the first.
+    /// A body that begins with a permit of `begun`, and ends with one of `gate`.
     pub(crate) async fn begun(
         spawn: impl FnOnce(Arc<Semaphore>, Arc<Semaphore>) -> JoinHandle<A>,
     ) -> Self {
@@ -264,7 +264,7 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::O
     .await
 }
 
-/// Polls so many times, each time when it was woken, and then drops it: `None`. `Some` if it ended.
+/// Polls this many times, once for each wake, and then drops the future: `None`. `Some` if it ended.
 pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polls = 0;
@@ -282,7 +282,7 @@ pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::
     .await
 }
 
-/// Lets every other task of the test go as far as it can without time or store.
+/// Lets every other task run until it needs time or the store.
 pub(crate) async fn others() {
     // As often as a runtime of one thread looks after itself: after 61 tasks.
     let tasks = tokio::runtime::Handle::current()
@@ -293,7 +293,7 @@ pub(crate) async fn others() {
     }
 }
 
-/// Moves time on, from one short sleep of a task to the next, until the work is done.
+/// Advances time by the tasks' short sleeps until the work is done.
 pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {
     let short = Duration::from_secs(1);
     let mut work = pin!(work);
@@ -314,13 +314,13 @@ pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -
 /// A third of the lease, after which it is renewed.
 pub(crate) const THIRD: Duration = Duration::from_secs(10);
 
-/// Waits until a task sleeps for no longer than this, and lets the time pass.
+/// Waits until a task sleeps for at most this, and lets it pass.
 pub(crate) async fn wakes(fixture: &Fixture, pause: Duration) {
     fixture.clock.sleeper_within(pause).await;
     fixture.clock.advance(pause);
 }
 
-/// Lets this time pass here and in the store, and waits for that number of renewals.
+/// Lets this time pass here and in the store. Waits for that number of renewals.
 pub(crate) async fn renewed(fixture: &Fixture, third: Duration, renewals: usize) {
     fixture.clock.sleeper_within(third).await;
     fixture.pass_in_store(third);
@@ -344,7 +344,7 @@ pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> 
     tasks
 }
 
-/// Calls of the key that have begun to wait, and the runs of their bodies.
+/// Waiting calls of the key, and the runs of their bodies.
 pub(crate) async fn followers(number: usize, fixture: &Fixture) -> (Runs, JoinSet<Answer>) {
     let runs = Runs::default();
     let tasks = duplicates(number, || fixture.pay(), &runs);
@@ -377,7 +377,7 @@ pub(crate) fn claims(fixture: &Fixture) -> usize {
     fixture.count(StoreOperation::Claim)
 }
 
-/// Waits until the record of the key of [`Fixture::pay`] is in such a state.
+/// Waits until the record of [`Fixture::pay`]'s key is in such a state.
 pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntryState) -> bool) {
     let stands = async {
         while !like_this(stands(fixture).await.0) {

@@ -17,7 +17,7 @@ on_every_store! {
 const LIFE: Duration = Duration::from_mins(5);
 /// More than that, rounded up to the second.
 const OVER: Duration = LIFE.saturating_add(Duration::from_secs(1));
-/// Longer than a token lives, so that a running order keeps its lease.
+/// Exceeds a token's life, so that a running order keeps its lease.
 const LEASE: Duration = Duration::from_hours(1);
 const SECRET: [u8; 32] = [7; 32];
 const OPERATION: &str = "orders.submit";
@@ -151,7 +151,7 @@ async fn an_expired_token_of_an_abandoned_order_is_unknown(fixture: Fixture) {
     assert_unknown(&refusal(answered(order(&fixture.far, &token)).await));
 }
 
-/// The one engine is that of a process before the digest key was changed, the other after.
+/// The engines of processes before and after the change of the digest key.
 async fn an_expired_token_is_looked_for_under_its_former_name(fixture: Fixture) {
     let is_after = AtomicBool::new(false);
     let fixture = fixture.with(|engine| {
@@ -175,8 +175,8 @@ async fn an_expired_token_is_looked_for_under_its_former_name(fixture: Fixture) 
     assert!(entry.unwrap().is_none());
 }
 
-/// The clocks of two processes are nearly a minute apart, answers live for a second, and the token is sent to both
-/// every second.
+/// Two processes' clocks are nearly a minute apart. Answers live for a second, and the token is sent to both every
+/// second.
 #[tokio::test]
 async fn a_record_outlives_its_token_on_every_clock() {
     let second = Duration::from_secs(1);

@@ -50,7 +50,7 @@ fn assert_refused(result: Result<(), Error>) {
     assert_eq!(*result.unwrap_err().kind(), ErrorKind::WrongType);
 }
 
-/// A call of a function with another type of values, which does not run.
+/// A call of a function with another type of values. It does not run.
 async fn other<T: Debug>(call: Pay) -> Error
 where
     Result<T, PayError>: Outcome<Classified>,
@@ -168,7 +168,7 @@ async fn a_second_function_waits_and_gets_no_answer(fixture: Fixture) {
     }
 }
 
-/// Calls of one key share the query that one of them sends to the store.
+/// Calls of one key share the query of one of them.
 async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);

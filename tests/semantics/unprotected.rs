@@ -175,7 +175,7 @@ async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
     assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-/// Load does not turn a store that is gone into one that is busy.
+/// Load does not turn an unreachable store into a busy one.
 async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Overloaded; 10_000]);
     assert_refusal(

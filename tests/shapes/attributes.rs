@@ -1,4 +1,4 @@
-//! Every argument of the attribute, other attributes beside it, and where the engine comes from.
+//! Every argument of the attribute, other attributes beside it, and the sources of the engine.
 
 use super::{Answer, Failure, Runs, engine, once, twice};
 use idem_runtime::{Class, Engine, idempotent};

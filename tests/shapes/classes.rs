@@ -4,7 +4,7 @@
 
 use idem_runtime::{Class, Classify};
 
-/// A derived class requires no more of the parameters than a delegated field does.
+/// A derived class requires no more of parameters than a delegated field.
 #[derive(Classify)]
 enum Wrapped<'a, E: std::fmt::Debug, T, const N: usize> {
     #[class(delegate)]

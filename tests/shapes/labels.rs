@@ -59,7 +59,7 @@ async fn arguments(order: &Order, tenant: String) -> Answer<u64> {
     FAILED
 }
 
-/// A parameter that only the label names is not used by the function of `entry`.
+/// The function of `entry` does not use a parameter that only the label names.
 #[idempotent(op = "shapes.label.skipped", key = number, label = (note), entry = skipped_entry)]
 async fn skipped(number: u64, #[idem(skip)] note: &str) -> Answer<u64> {
     FAILED

@@ -64,7 +64,7 @@ fn engine() -> Engine {
         .expect("the defaults agree")
 }
 
-/// Makes the call of this function [`twice`], which answers that it ran once.
+/// Makes the call of this function [`twice`]: it answers that it ran once.
 async fn once(name: &str, call: impl AsyncFnMut(&Runs) -> Answer) {
     assert_eq!(twice(call).await, Ok(1), "{name}");
 }

@@ -212,7 +212,7 @@ async fn a_hook_may_have_every_form() {
     assert_eq!(again(async || resumed(1, &runs).await).await, Ok(2));
 }
 
-/// It finds the stored value, without the provenance of an answer, or an answer.
+/// It finds an answer, or the stored value without its provenance.
 #[tokio::test]
 async fn the_hook_of_an_answer_finds_its_value() {
     for found in [

@@ -17,7 +17,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// A database with a table to write to, which is the engine's store as well.
+/// A database with a table to write to, also the engine's store.
 struct Shop {
     engine: Engine,
     pool: SqlitePool,
@@ -41,7 +41,7 @@ impl Shop {
         }
     }
 
-    /// Makes the call twice, in a transaction each, and returns how many orders there are then.
+    /// Makes the call in two transactions, and returns the number of orders.
     async fn twice(
         &self,
         mut call: impl AsyncFnMut(&mut SqliteTransaction<'_>) -> Answer,

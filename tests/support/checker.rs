@@ -20,7 +20,7 @@ pub use self::faults::{Fault, Faults, LAPSE, SEATS, Target};
 use self::history::Settling;
 pub use self::history::{Call, End, History, Key, Start};
 
-/// How long a resolution may go on after its operator received an unknown result.
+/// The longest duration of a resolution after its operator received an unknown result.
 const REPEATED: u64 = 30_000_000;
 /// The delay that a busy machine may add to a time.
 const SLACK: u64 = 400_000;
@@ -46,8 +46,7 @@ pub enum What {
     Lost,
     /// Callers have different answers.
     Differing,
-    /// A caller gets an answer that a reset took back, though a caller received the new one before the call
-    /// began.
+    /// A caller gets an answer that a reset took back. Before its call began, another caller received the new one.
     Stale,
     /// A body starts though the answer was acknowledged.
     StartedAfterAnswer,
@@ -60,11 +59,11 @@ pub enum What {
     Payload,
     /// A body starts though its outcome is unknown.
     StartedAfterUnknown,
-    /// A call of a process that ended in order has no end, or its engine had work left.
+    /// A call of a process that ended in order has no end, or its engine had work.
     NeverEnded,
-    /// A success that its caller received after its lease had lapsed unconfirmed, and another one beside it.
+    /// A success that its caller received after its lease had lapsed unconfirmed, beside another success.
     LateSuccess,
-    /// A record remembers another end of an attempt than it had, or leaves one out.
+    /// A record has a wrong end of an attempt, or omits one.
     Recorded,
     /// The ledger has another row than the answer, or more of them.
     Ledger,
@@ -85,7 +84,7 @@ pub struct Findings {
     pub recorded: BTreeMap<String, usize>,
     pub second_starts: BTreeMap<String, usize>,
     pub starts: usize,
-    /// Answers that callers received within their lease, while the store was out of reach, and were not stored.
+    /// Answers received within their lease while the store was unreachable. They were not stored.
     pub unstored: usize,
     /// Writes that an asynchronous failover has forgotten.
     pub forgotten: usize,
@@ -184,7 +183,7 @@ impl Checker<'_, '_> {
         self.key.settlings.iter().filter(touches)
     }
 
-    /// Counts the ends of calls, of which each of a process that ended in order has one.
+    /// Counts the ends of calls. Each call of a process that ended in order has one.
     fn ends(&mut self, history: &History) {
         self.findings.starts += self.starts.len();
         for call in &self.key.calls {

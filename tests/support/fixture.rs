@@ -1,4 +1,4 @@
-//! An engine on a store, with time, observer and faults under a test's control.
+//! An engine on a store, whose time, observer and faults a test controls.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ pub type Classified = idem_runtime::on_error::Classified;
 pub struct Fixture {
     /// The engine under test; its lease is 30 s.
     pub engine: Engine,
-    /// Another engine with the same settings on the same store, as in another process.
+    /// Another engine with these settings on this store, as in another process.
     pub far: Engine,
     /// The engine's clock. It is stopped until a test moves it.
     pub clock: ManualClock,
@@ -128,7 +128,7 @@ impl Fixture {
         self.store.count(operation)
     }
 
-    /// Waits for a task, and advances the engines' time whenever a task sleeps for it.
+    /// Waits for a task, and advances the engines' time during its sleeps.
     pub async fn finished<T>(&self, mut task: JoinHandle<T>) -> T {
         // Shorter than any deadline of a command in flight.
         let pause = Duration::from_secs(1);
@@ -143,7 +143,7 @@ impl Fixture {
         }
     }
 
-    /// Advances the time of the store alone, as when a process is paused or cut off.
+    /// Advances the store's time alone, as in a paused or isolated process.
     pub fn pass_in_store(&self, by: Duration) {
         match &self.back {
             Back::Memory(_, time) => time.advance(by),

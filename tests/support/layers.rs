@@ -22,7 +22,7 @@ pub struct InLayers {
 }
 
 impl InLayers {
-    /// `front` is the store of `fast`, whose prefix the durable one uses as well.
+    /// `front` is the store of `fast`. The durable store uses the same prefix.
     pub fn new(
         front: Arc<dyn ReadCache>,
         fast: Arc<dyn Fixture>,

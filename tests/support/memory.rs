@@ -16,7 +16,7 @@ pub struct InMemory {
     drift: Duration,
 }
 
-/// A running clock with a server's millisecond resolution, which can also be moved forward.
+/// A running clock with a server's millisecond resolution, which tests can advance.
 #[derive(Debug)]
 struct Running(ManualClock);
 

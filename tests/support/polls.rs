@@ -12,7 +12,7 @@ pub enum Dropped {
     Woken,
 }
 
-/// The output of a future, unless it is dropped after so many polls.
+/// The output of a future, unless dropped after this many polls.
 pub async fn dropped_after<T>(
     polls: usize,
     dropped: Dropped,

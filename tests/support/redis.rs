@@ -1,4 +1,4 @@
-//! The Redis store on real servers as a fixture of the conformance suite.
+//! The Redis store on real servers as a conformance fixture.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use idem_runtime::store::{RecordKey, Store};
 
 use crate::shop::PATIENCE;
 
-/// Start of every prefix, and the only keys that the restricted user may access.
+/// Start of every prefix, the only accessible keys of the restricted user.
 const PREFIX: &str = "idem-tests";
 const USER: &str = "restricted";
 const PASSWORD: &str = "a-secret-of-the-tests";
@@ -18,8 +18,7 @@ const PASSWORD: &str = "a-secret-of-the-tests";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Server,
-    /// One server, for a user without dangerous or administrative commands, and without access to
-    /// foreign keys.
+    /// One server, for a user without administrative commands and without access to foreign keys.
     Restricted,
     /// One server behind its socket file.
     Unix,

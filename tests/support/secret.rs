@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::shop::PASSWORD;
 
-/// Gives the user `app` of a Redis all rights and this password alone, and ends its connections.
+/// Gives the user `app` of a Redis all rights and this password alone. Ends its connections.
 pub fn change_acl_user(server: &RedisServer, password: &str) {
     let password = format!(">{password}");
     let rules = [
@@ -30,17 +30,17 @@ pub fn change_acl_user(server: &RedisServer, password: &str) {
 /// How often the password changes.
 const CHANGES: usize = 10;
 
-/// Calls of the provider after a change that do not return the new password: both of one connection return the old one,
-/// and one panics.
+/// The provider's calls after a change that return an old password: both of one connection return the old one, and one
+/// panics.
 const LATE: usize = 3;
 
 /// Calls that are made while it changes.
 const BESIDE: usize = 19;
 
-/// The first line with the password that the libraries of this process logged.
+/// The first line with the password in this process's libraries' log.
 static LOGGED: Mutex<Option<String>> = Mutex::new(None);
 
-/// Reads the log of this process, of `tracing` and `log`, at all levels.
+/// Reads this process's log, of `tracing` and `log`, at all levels.
 struct Log;
 
 impl io::Write for Log {
@@ -136,7 +136,7 @@ impl ChangingSecret {
         self.0.late.store(LATE, Ordering::SeqCst);
     }
 
-    /// Changes the password ten times, each time beside 19 numbered calls and before another one: 200 calls.
+    /// Changes the password ten times, each time beside 19 numbered calls and before another: 200 calls.
     ///
     /// Returns the number of changes.
     pub async fn change_under_load<F>(

@@ -36,7 +36,7 @@ const SCOPE: &str = "scope-marker";
 const PAYLOAD: &str = "payload-marker";
 const ANSWER: &str = "answer-marker";
 
-/// Text of users and operators that must not occur in a message or in the key of a record.
+/// Text of users and operators that no message or record key may contain.
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
 /// An ordinary claim, for a minute.
@@ -116,14 +116,13 @@ impl Observer for WithoutWarnings {
 }
 
 impl Shop {
-    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once. Its
-    /// deadlines suit a busy machine.
+    /// A shop with a lease of a minute, which refuses duplicates of running calls. Its deadlines suit a busy machine.
     pub async fn open(url: &str) -> Self {
         Self::open_with(url, patient, persistent).await
     }
 
-    /// A shop whose engine times out on the store after [`HASTE`], and its store on a reply after a
-    /// quarter of that.
+    /// A shop whose engine times out on the store after [`HASTE`]. Its store times out on a reply after a quarter of
+    /// that.
     pub async fn open_hasty(url: &str) -> Self {
         Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
     }
@@ -192,13 +191,13 @@ impl Shop {
         }
     }
 
-    /// Another hasty shop among the same records, with bodies and events of its own.
+    /// Another hasty shop on the same records, with its own bodies and events.
     pub async fn beside_hasty(&self, url: &str) -> Self {
         let store = connected(RedisStore::builder(url).response_timeout(HASTE / 4)).await;
         Self::with_prefix(&self.prefix, store, hasty)
     }
 
-    /// The store's refusal of a claim of another key, without the engine's retries.
+    /// The store's refusal of another key's claim, without the engine's retries.
     pub async fn store_says(&self) -> (StoreErrorKind, String) {
         // A refused claim may have landed.
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -251,7 +250,7 @@ impl Shop {
         self.pay_by(key, body).await
     }
 
-    /// Panics unless its store refuses claims as unavailable, with this in its message.
+    /// Panics unless its store refuses claims as unavailable with this message.
     pub async fn says_unavailable(&self, part: &str) {
         assert_store_says(self, StoreErrorKind::Unavailable, part).await;
     }

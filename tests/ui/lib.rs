@@ -1,2 +1,1 @@
-//! A package of its own, so that the cases are built without the stores and servers of the other
-//! tests.
+//! A separate package, whose cases are built without the other tests' stores and servers.

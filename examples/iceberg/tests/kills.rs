@@ -1,4 +1,4 @@
-//! A catalog that is killed again and again, in the middle of transactions.
+//! A catalog that is killed repeatedly in the middle of transactions.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::pyiceberg::{expected, run, share_a_table, tables};
 
-/// Every so many steps of the transactions, one stops until the lock is free: a claim, a change of a table, a completion,
+/// Interval of steps at which a transaction stops until the lock is free: a claim, a change of a table, a completion,
 /// or a commit.
 const STOPS: &str = "
 CREATE SEQUENCE steps;
@@ -40,7 +40,7 @@ fn serve(database: &str, warehouse: &TestDir, addr: &str) -> (Worker, SocketAddr
     (catalog, addr)
 }
 
-/// Runs the clients, and returns how often the catalog was killed, and their errors.
+/// Runs the clients. Returns the number of kills of the catalog, and the clients' errors.
 fn under_kills(database: &str) -> (u64, Vec<Value>) {
     let warehouse = TestDir::new("warehouse").unwrap();
     let (mut catalog, addr) = serve(database, &warehouse, "127.0.0.1:0");

@@ -80,7 +80,7 @@ fn assert_refused((status, document, is_replay): &Seen, code: u16, name: &str) {
     assert!(!is_replay);
 }
 
-/// The table of the specification, whose requests are commits of a snapshot each.
+/// The specification's table; each request commits a snapshot.
 #[tokio::test]
 async fn each_sentence_of_the_specification_holds() {
     let service = Service::with_tables(&["orders", "bills", "doomed"]).await;

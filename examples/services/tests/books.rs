@@ -1,4 +1,4 @@
-//! The books balance behind a network that loses requests and replies, and doubles requests.
+//! The books balance behind a network that loses and doubles requests and loses replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ impl Line<'_> {
     }
 }
 
-/// The orders of a client, whose keys are those of the others too.
+/// The orders of a client, with the same keys as other clients.
 fn orders(client: usize) -> impl Iterator<Item = (String, Order)> {
     (0..TRANSFERS).map(move |number| {
         let to = CLIENTS[(client + 1 + usize::from(number % 4 == 0)) % 3];

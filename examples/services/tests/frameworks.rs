@@ -115,8 +115,8 @@ fn a_transfer_of_unknown_outcome_is_not_repeated() {
     });
 }
 
-/// Of two requests at once, one holds the key, and the other is refused while the first runs; also when the client of
-/// the first has left, where a framework may drop its handler, as salvo does.
+/// Of two requests at once, one holds the key and one is refused; also when the client of the first has left, where a
+/// framework may drop its handler, as salvo does.
 fn two_at_once(address: SocketAddr, bank: &Bank, leaves: bool) {
     let order = &order("bob", 30);
     let send = |to| transfer(to, "ann", Some("k1"), order);

@@ -140,7 +140,7 @@ fn a_request_without_a_client_or_from_a_page_is_refused() {
     assert!(bank.ledger.blocking_lock().transfers.is_empty());
 }
 
-/// Of two calls at once, one holds the key, and the other is refused while the first runs.
+/// Of two calls at once, one holds the key. The other is refused while the first runs.
 #[test]
 fn a_call_that_is_still_running_is_to_be_called_again() {
     let (bank, address) = start();

@@ -1,4 +1,4 @@
-//! The page and its form, beside the stories of the browser in `tests/http/browser`.
+//! The page and its form. The stories of the browser are in `tests/http/browser`.
 
 use idem_examples::checkout::html::Text;
 use idem_harness::eventually;
@@ -90,7 +90,7 @@ fn the_live_page_shows_digests_and_no_key_and_works_without_scripts() {
     assert_eq!(digest.len(), 8);
 }
 
-/// A form on another site comes without the cookie, and must not replace it.
+/// A form of another site has no cookie, and must not replace it.
 #[test]
 fn a_form_of_another_site_leaves_the_session_alone() {
     let shop = shop();

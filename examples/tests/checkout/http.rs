@@ -1,4 +1,4 @@
-//! One request and its response, without a client that retries or redirects on its own.
+//! One request and its response, without a retry or a redirect.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The example as a process of its own, built together with this test.
+//! The example as a separate process, built together with this test.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};

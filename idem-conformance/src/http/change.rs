@@ -1,4 +1,4 @@
-//! A second request with the key of a first one, and the difference between them.
+//! A second request with a first one's key, and how it differs.
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};

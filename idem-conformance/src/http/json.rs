@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-/// A text whose members are in the order of their names, or in the reverse one.
+/// A text whose members are in the order of their names, or reversed.
 pub(super) fn ordered(value: &Value, reverse: bool) -> String {
     match value {
         Value::Object(members) => {
@@ -29,7 +29,7 @@ pub(super) fn ordered(value: &Value, reverse: bool) -> String {
     }
 }
 
-/// Changes the first value that `change` changes, in the order of a walk through the document.
+/// Changes the first value that `change` accepts, in the document's order.
 fn change_first(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) -> bool {
     if change(value) {
         return true;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// Place of the number of a request in a path, a body or a payment.
+/// Place of a request's number in a path, body or payment.
 pub(super) const NUMBER: &str = "{number}";
 
 /// A request of the server under test: its method, and templates of its path and body.
@@ -82,7 +82,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A text that does not begin with a method, a blank and a path, whose first character is `/`.
+/// A text that is not a method, a blank and a path, whose first character is `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidOperation(String);
 
@@ -98,7 +98,7 @@ impl fmt::Display for InvalidOperation {
 
 impl std::error::Error for InvalidOperation {}
 
-/// A method, a path and, if there is one, a body of JSON, with a blank between them.
+/// A method, a path and optionally a body of JSON, separated by blanks.
 impl FromStr for Operation {
     type Err = InvalidOperation;
 

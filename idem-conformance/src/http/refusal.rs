@@ -11,7 +11,7 @@ pub(super) struct RefusalShape {
     statuses: &'static [u16],
     /// Members of the JSON body, by pointers, and headers, by names.
     parts: &'static [(&'static str, Part)],
-    /// Whether it has a link to documentation, as the member `type` or as the header `Link`.
+    /// Whether the member `type` or the header `Link` leads to documentation.
     is_documented: bool,
 }
 
@@ -114,7 +114,7 @@ impl RefusalShape {
     }
 }
 
-/// A problem document whose `type` is an address, or a link of the relation `describedby`.
+/// A problem document whose `type` is an address, or a `describedby` link.
 fn has_link(answer: &ServerResponse) -> bool {
     let is_address = |value: Value| {
         let text = value.as_str().unwrap_or_default();

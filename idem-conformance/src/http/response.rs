@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-/// The header of a replayed response, at Stripe, in the Agentic Commerce Protocol and of idem-runtime.
+/// The header of a replayed response: at Stripe, in the Agentic Commerce Protocol and of idem-runtime.
 const REPLAYED: &str = "idempotent-replayed";
 
 #[derive(Clone, Debug)]

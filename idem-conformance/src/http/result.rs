@@ -16,10 +16,9 @@ pub enum RowResult {
         /// What the server did: its status, and the beginning of its body.
         got: String,
     },
-    /// The target lacks what the test needs, or no client can see what the sentence says.
+    /// The target lacks something that the test needs, or no client can see the sentence's effect.
     NotChecked(Cow<'static, str>),
-    /// No server behind an [`IdempotencyLayer`](https://docs.rs/idem-runtime) does what the sentence says, for this
-    /// reason.
+    /// No server behind an [`IdempotencyLayer`](https://docs.rs/idem-runtime) obeys the sentence, for this reason.
     CannotBeMet(&'static str),
 }
 

@@ -8,7 +8,7 @@ use super::specification::Specification;
 use super::target::Target;
 use super::tester::Tester;
 
-/// A server that does not answer the first request of a run with 2xx, so that no row says anything.
+/// A first request that was not answered with 2xx, so that no row is conclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(String);
 
@@ -20,7 +20,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Makes the requests of all tests of a table, one row after the other.
+/// Makes the requests of a table's tests, row by row.
 ///
 /// # Errors
 ///

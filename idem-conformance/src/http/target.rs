@@ -84,7 +84,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A server at this address, and an operation of it that is protected by keys.
+    /// A server at this address, with an operation protected by keys.
     ///
     /// The address has a scheme (`http`, `https`) and a host, and may have a path, which the path of each operation is
     /// added to. The operation has an effect, answers with 2xx, and should give each effect an answer of its own, such
@@ -143,7 +143,7 @@ impl Target {
         self
     }
 
-    /// A function that ends the running request of [`slow`](Self::slow), which otherwise ends by itself.
+    /// A function that ends the running request of [`slow`](Self::slow). By default it ends by itself.
     ///
     /// It is called once for two requests: after the first response, or after this time, because a server may let the
     /// later request wait. A later request with the same number must end by itself.
@@ -165,19 +165,19 @@ impl Target {
         self
     }
 
-    /// The operation with parameters that it answers with 4xx, before anything is done.
+    /// The operation with parameters that it refuses with 4xx before any effect.
     pub fn invalid(mut self, operation: Operation) -> Self {
         self.invalid = Some(operation);
         self
     }
 
-    /// A protected operation that answers with 5xx, each time with another body, or succeeds when it is tried again.
+    /// A protected operation that answers with 5xx: each time with another body, unless a retry succeeds.
     pub fn failing(mut self, operation: Operation) -> Self {
         self.failing = Some(operation);
         self
     }
 
-    /// A request whose response has the number of effects so far, or the list of them, at this JSON pointer.
+    /// A request for the number of effects so far, or their list, at this JSON pointer.
     pub fn effects(mut self, operation: Operation, pointer: impl Into<String>) -> Self {
         self.effects = Some((operation, pointer.into()));
         self

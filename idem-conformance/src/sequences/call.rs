@@ -124,7 +124,7 @@ pub(super) enum Reply {
     Read(ReadReply),
     Poll(ReadReply),
     AtHand(Option<(Record, Duration)>),
-    /// Headers and remaining lives by the number of the key, and how many were unreadable.
+    /// Headers and remaining lives by key number, and the number of unreadable records.
     Listed((BTreeMap<usize, (Header, Duration)>, u64)),
     /// The store cannot list.
     CannotList,

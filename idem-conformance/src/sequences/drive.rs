@@ -1,4 +1,4 @@
-//! Runs a sequence on a store and on the model, and compares the replies.
+//! Runs a sequence on a store and on the model, comparing replies.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct Driver<'a> {
     scale: Scale,
     model: Model,
     held: [[Option<Held>; OWNERS]; KEYS],
-    /// The operations that made a call, by the smallest numbers that make the same choices.
+    /// A call's operations, by the smallest numbers that make the same choices.
     made: Vec<Operation>,
     steps: Vec<Step>,
     watches: Vec<Watching>,
@@ -177,13 +177,13 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// An answer or a step of so many bytes, which differ from those of every other call.
+    /// An answer or a step of this many bytes. They differ from those of every other call.
     fn content(&self, bytes: usize) -> Vec<u8> {
         let calls = u8::try_from(self.steps.len()).unwrap_or(u8::MAX);
         vec![0xfe_u8.saturating_sub(calls); bytes]
     }
 
-    /// The claim that the owner was granted last, or that it might believe that it was.
+    /// The claim granted to the owner last, or the one that it may believe in.
     fn held(&self, key: usize, owner: usize) -> Held {
         let lease = self.scale.time(2);
         let mut claim = Header::new(
@@ -427,7 +427,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A record that no call writes so soon, or bytes that are none.
+    /// A record that no call writes soon, or bytes that are none.
     fn plant(&self, key: usize, choices: &mut Choices) -> Call {
         let (mut header, journal) = self.there(key);
         let life = header.retain;
@@ -549,7 +549,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether a poll may show this claim, which may have ended since, until its lease is over.
+    /// Whether a poll may show this claim before its lease is over. It may have ended since.
     fn is_copy(&self, key: usize, claim: &Header, left: Duration) -> bool {
         let ends = self.model.now + claim.lease_left(left);
         let drift = self.setting.fixture.drift();
@@ -559,7 +559,7 @@ impl Driver<'_> {
         is_claim(claim) && self.claims.iter().any(is_of)
     }
 
-    /// What the model leaves open is replaced by the model's, where it is in range.
+    /// Replaces values that the model leaves open by the model's, if in range.
     fn settled(&self, expected: &Expected, mut observed: Reply) -> Reply {
         let drift = self.setting.fixture.drift();
         let mut model = expected.reply.clone();
@@ -682,14 +682,14 @@ fn copied(claim: &Header) -> Header {
     with!(*claim, state: State::Released, retain: Duration::ZERO, journal: JournalKind::None)
 }
 
-/// Replaces a remaining time by the model's, which may be more by the drift.
+/// Replaces a remaining time by the model's. It may exceed that by the drift.
 fn near(left: &mut Duration, model: Duration, drift: Duration) {
     if *left <= model && *left + drift >= model {
         *left = model;
     }
 }
 
-/// The fence and the journal of a grant are the store's choice, within limits.
+/// Within limits, the fence and the journal of a grant are the store's choice.
 fn settle_grant(expected: &Expected, claim: &mut ClaimReply, model: &ClaimReply) {
     let (
         ClaimReply::Granted { fence, journal, .. } | ClaimReply::Reconcile { fence, journal, .. },

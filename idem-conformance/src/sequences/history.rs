@@ -1,4 +1,4 @@
-//! The shortest history on which a store and the model do not agree, printed as the code of a test.
+//! The shortest history on which store and model differ, printed as a test.
 
 use std::fmt;
 use std::ops::Range;
@@ -40,9 +40,9 @@ pub struct History {
     pub(super) operations: Vec<Operation>,
     comments: Vec<String>,
     pub(super) calls: usize,
-    /// The text of the panic that was the last reply, without its numbers.
+    /// The text of the panic in place of the last reply, without numbers.
     pub(super) panic: Option<Box<str>>,
-    /// The seeds up to the one that found it, unless it was replayed.
+    /// The seeds up to the failing one, unless the history was replayed.
     pub(super) seeds: Range<u64>,
     /// Whether it failed again.
     pub(super) recurs: bool,

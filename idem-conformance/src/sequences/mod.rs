@@ -1,4 +1,4 @@
-//! Sequences of operations on a store and on a model of its records.
+//! Sequences of operations on a store and on its model.
 
 mod call;
 mod drive;
@@ -19,10 +19,10 @@ use crate::fixture::{BoxFuture, Fixture};
 /// The seeds of each case.
 const SEEDS: u64 = 40;
 
-/// The keys of seeds, which are used again after the life of their records: a store may never remove expired ones.
+/// The keys of seeds. They are used again after the life of their records: a store may never remove expired ones.
 const NUMBERS: u64 = 1_024;
 
-/// Runs a sequence of operations for each seed, on the store and on a model of its records.
+/// Runs a sequence of operations for each seed on the store and its model.
 ///
 /// A seed gives the same sequence on every store, on the same keys: claims, completions, releases, renewals, appends
 /// and resolutions by several owners, also late and repeated ones; reads, polls, listings, watches and a listener;
@@ -59,7 +59,7 @@ async fn run(
     Ok(())
 }
 
-/// Repeats a [`History`], as its code does, on a store of any kind.
+/// Repeats a [`History`], like its code, on a store of any kind.
 ///
 /// `keys` is the number of the keys on which it was found. Another version of this crate may make other calls of the
 /// same operations: run [`sequences`] again after an update.
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
         Err(shortest)
     }
 
-    /// A fault of every key shows on fresh ones, one of certain keys on those where it was found.
+    /// A fault of every key shows on fresh ones. A fault of certain keys shows where it was found.
     async fn shortest(&mut self, found: History) -> History {
         let patience = self.patience;
         for keys in [None, Some(found.keys)] {
@@ -165,7 +165,7 @@ impl<'a> Search<'a> {
         failed
     }
 
-    /// Each simpler sequence that fails as well is where the search goes on.
+    /// The search goes on at each simpler sequence that also fails.
     async fn shrink(&mut self, keys: Option<u64>, found: &History) -> Option<History> {
         let mut shortest = None;
         'search: loop {

@@ -17,7 +17,7 @@ use idem_runtime::store::{Fence, OutcomeKind};
 use super::call::{Call, Listing, Reply, encoded, is_answered};
 use super::setting::KEYS;
 
-/// How long a released record of which nothing remains is kept at least.
+/// Minimum retention of a released record of which nothing remains.
 const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
 /// The cause of an unknown outcome that an undecided reconciliation leaves.
 const UNDECIDED: u32 = 4;
@@ -48,7 +48,7 @@ struct Kept {
 )]
 pub(super) struct Expected {
     pub(super) reply: Reply,
-    /// The fence of the grant is any above the last one, which is that of the reply.
+    /// The grant's fence is any above the last one, and is the reply's.
     pub(super) new_fence: bool,
     /// The journal of the grant has one entry more: this attempt, which has lapsed.
     pub(super) lapsed: Option<Header>,
@@ -247,7 +247,7 @@ impl Model {
         self.entry_of(record.header, body, record.journal())
     }
 
-    /// Takes over the fence and the journal that the store chose for the claim just granted.
+    /// Takes over the store's choice of fence and journal for the new claim.
     pub(super) fn learn(&mut self, key: usize, fence: Fence, journal: &Journal) {
         self.fences[key] = fence;
         if let Some(Kept {
@@ -399,7 +399,7 @@ impl Model {
         self.granted(key, asked, Some((entry, goes_on, looks)))
     }
 
-    /// Writes a claim over the stored entry, which its owner goes on with, or which it looks into.
+    /// Writes a claim over the stored entry. Its owner continues it, or looks into it.
     fn granted(
         &mut self,
         key: usize,
@@ -674,7 +674,7 @@ impl Model {
     }
 }
 
-/// Whether `journal` is `before` and one entry more, which says that this claim has lapsed.
+/// Whether `journal` is `before` with the entry of this claim's lapse.
 pub(super) fn adds_lapsed(journal: &Journal, before: &Journal, claim: &Header) -> bool {
     let Some(added) = journal.as_bytes().strip_prefix(&before.as_bytes()[..]) else {
         return false;

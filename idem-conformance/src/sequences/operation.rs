@@ -23,9 +23,9 @@ pub(super) enum Kind {
     Listen,
     Plant,
     Advance,
-    /// Time moves to the end of this record's lease, or to just before.
+    /// Time moves to the end of this record's lease, or just before.
     Lapse,
-    /// Time moves to the end of this record's life, or to just before.
+    /// Time moves to the end of this record's life, or just before.
     Expire,
 }
 
@@ -34,7 +34,7 @@ use Kind::{
     Read, Release, Renew, Resolve, Watch,
 };
 
-/// The kinds of operations of sequences about one subject, the frequent ones more than once.
+/// The kinds of operations of sequences about one subject. Frequent ones are repeated.
 pub(super) type Theme = &'static [Kind];
 
 pub(super) const THEMES: [(&str, Theme); 4] = [
@@ -114,7 +114,7 @@ impl Choices {
     }
 }
 
-/// The choice of how far back the call is that an `Again` repeats, less one.
+/// The choice of the distance of the call that an `Again` repeats, less one.
 const BACK: usize = 2;
 
 /// The operation that an `Again` repeats.

@@ -1,5 +1,5 @@
-//! The tables of `idem_conformance::http` on servers with an `IdempotencyLayer`, and on servers that differ in one thing,
-//! which fail the rows that it concerns and no other.
+//! The tables of `idem_conformance::http` on servers with an `IdempotencyLayer`. Servers that differ in one thing fail
+//! the rows that it concerns and no other.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
@@ -158,7 +158,7 @@ async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
     assert_eq!(lacking, expected);
 }
 
-/// Each plant fails its rows and no other, and each row that has a test is failed by a plant.
+/// Each plant fails exactly its rows, and each row with a test has a plant.
 async fn plants_fail_their_rows(specification: Specification) {
     let mut wrong = Vec::new();
     let rows = specification.rows().iter().filter(|row| row.test() != "–");

@@ -59,13 +59,13 @@ pub(crate) struct Write {
 /// An operation on a record: what it sees, and, once it has a reply, what it does.
 pub(crate) struct Step {
     pub(crate) op: Op,
-    /// The stored header and its remaining life, whatever a flaw makes of what is found.
+    /// The stored header and remaining life, as a flaw presents them.
     pub(crate) before: Option<(Header, Duration)>,
     pub(crate) found: Option<(Record, Duration)>,
     /// Why the record cannot be read.
     pub(crate) unreadable: Option<Unreadable>,
     pub(crate) asked: ClaimRequest,
-    /// The claim, the header that was seen, or one of the releasing owner.
+    /// The claim, the observed header, or a header of the releasing owner.
     pub(crate) claim: Header,
     pub(crate) brought: Record,
     pub(crate) remains: Remains,

@@ -233,7 +233,7 @@ fn journal_as_before(w: &mut Write, s: &Step) {
     journal(w, kept.unwrap_or_default().as_bytes().to_vec());
 }
 
-/// The journal that is brought, from the bytes on that are known, behind that of the record or not.
+/// The given journal from the known bytes on, optionally appended to the record's.
 fn journal_again(w: &mut Write, s: &Step, is_behind: bool) {
     let brought = s.journal.as_bytes();
     let known = s.known.min(brought.len());

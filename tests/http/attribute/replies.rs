@@ -1,4 +1,4 @@
-//! The stored part of a reply, and how a stored reply is read.
+//! The stored part of a reply, and the reading of a stored one.
 
 use http::header::{LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
@@ -23,7 +23,7 @@ async fn store<T: Replay + Send>(engine: &Engine, value: T) -> T {
     call.run(|_| async { Ok::<_, Error>(value) }).await.unwrap()
 }
 
-/// The stored reply as a version of the function that returns `T` reads it.
+/// The stored reply, as read by a version of the function that returns `T`.
 async fn read<T: Replay + Send>(engine: &Engine) -> Result<T, Error> {
     let call = engine.operation("orders.create").key(&7);
     call.run(|_| async { unreachable!("it is stored") }).await
@@ -70,7 +70,7 @@ async fn status_headers_and_value_come_back() {
     }
 }
 
-/// A reply keeps the headers that are not stored, so that its value is read back alone.
+/// A reply keeps headers that are not stored. Its value is therefore read back alone.
 #[tokio::test]
 async fn the_first_client_gets_the_stored_value_and_its_own_headers() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]

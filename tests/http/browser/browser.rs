@@ -9,8 +9,8 @@ use thirtyfour::{By, Capabilities, WebDriver};
 /// Between two reads of a page.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
-/// A headless Chromium with nothing in it, killed when the value is dropped. Several of them share neither cookies nor
-/// anything else.
+/// An empty headless Chromium, killed when the value is dropped. Several of them share neither cookies nor anything
+/// else.
 pub(crate) struct Browser {
     session: WebDriver,
     _driver: ChromeDriver,
@@ -37,7 +37,7 @@ impl Browser {
         }
     }
 
-    /// The text of the first element that this CSS selector finds, or `None` when there is none.
+    /// The text of the first element of this CSS selector, if any.
     pub(crate) async fn text(&self, css: &str) -> Option<String> {
         // It may go meanwhile, when the page is about to become another one.
         let element = self.session.find(By::Css(css)).await.ok()?;
@@ -62,7 +62,7 @@ impl Browser {
         twice.perform().await.unwrap();
     }
 
-    /// Waits until the first element that this CSS selector finds has such a text.
+    /// Waits until the first element of this CSS selector has such a text.
     pub(crate) async fn wait_for(&self, css: &str, is_right: impl Fn(&str) -> bool) {
         let wait = async {
             while !self.text(css).await.is_some_and(|text| is_right(&text)) {
@@ -73,7 +73,7 @@ impl Browser {
         assert!(found, "`{css}` is {:?}", self.text(css).await);
     }
 
-    /// Waits until the first element that this CSS selector finds has this text.
+    /// Waits until the first element of this CSS selector has this text.
     pub(crate) async fn wait_for_text(&self, css: &str, text: &str) {
         self.wait_for(css, |found| found == text).await;
     }

@@ -1,4 +1,4 @@
-//! The example as a process of its own, built together with this test.
+//! The example as a separate process, built together with this test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -79,12 +79,12 @@ impl Shop {
         (self.count("executed"), self.count("replayed"))
     }
 
-    /// So many orders were paid, each by one charge, and none is left half done.
+    /// This many orders were paid, each by one charge. No order is half done.
     pub(crate) async fn assert_sold(&self, orders: i64) {
         self.assert_books(orders, 0).await;
     }
 
-    /// So many orders were paid, each by one charge, and so many wait for their payment.
+    /// This many orders were paid, each by one charge, and this many await payment.
     pub(crate) async fn assert_books(&self, orders: i64, waiting: i64) {
         assert_eq!(self.row(PAID_ORDERS).await, orders, "paid orders");
         assert_eq!(self.row(PAID_CHARGES).await, orders, "charges");

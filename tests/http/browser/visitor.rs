@@ -18,8 +18,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(6);
 /// A payment too short to wait for.
 pub(crate) const FAST: Duration = Duration::from_millis(20);
 
-/// Puts another form in the place of the form, with everything but the script that switches the
-/// button off.
+/// Replaces the form by another one, without the script that switches the button off.
 const UNGUARD: &str = "const form = document.getElementById('order-form'); \
     const card = form.elements.card.value; form.replaceWith(form.cloneNode(true)); \
     document.getElementById('card').value = card;";
@@ -98,7 +97,7 @@ pub(crate) async fn order(browser: &Browser) -> String {
     shown
 }
 
-/// Waits for a form with this notice above it, which came with this status.
+/// Waits for a form with this notice above it and this status.
 pub(crate) async fn notice(browser: &Browser, status: u16, says: &str) {
     browser
         .wait_for("#notice", |found| found.contains(says))

@@ -23,7 +23,7 @@ use crate::client::tenant;
 
 const CLIENTS: usize = 6;
 const TRANSFERS: usize = 20;
-/// So much is in the account of each client, and each of its transfers takes another amount.
+/// The initial balance of each client. Each of its transfers has another amount.
 const BALANCE: u64 = 1_500;
 
 /// The accounts of the bank: what is left in each, and what was taken by whom.
@@ -34,7 +34,7 @@ struct Books {
     tried: BTreeMap<String, usize>,
 }
 
-/// A layer outside of idem's, as a gateway that sends a request twice, and answers with the second reply.
+/// An outer layer like a gateway that sends a request twice and answers with the second reply.
 #[derive(Clone)]
 struct Doubling<L>(L);
 
@@ -139,7 +139,7 @@ fn transfer(client: usize, number: usize) -> Request<Order> {
     with("x-tenant", &format!("account-{client}"), order)
 }
 
-/// Sends it until it has an answer, as a client does that knows nothing of the network.
+/// Repeats it until it has an answer, like a client that ignores the network.
 async fn insist(bank: &Client, transfer: impl Fn() -> Request<Order>) -> Told {
     // Each loss of the network costs a few, and only an answer that never comes costs so many.
     for _ in 0..1_000 {

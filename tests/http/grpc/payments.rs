@@ -1,4 +1,4 @@
-//! A service of tonic behind a socket, without generated code, and its clients.
+//! A service of tonic behind a socket, without generated code, with clients.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// A client that connects when it calls, and again after its connection is lost.
+    /// A client that connects for a call, and again after a lost connection.
     pub(crate) fn lazy(addr: SocketAddr) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
         let channel = endpoint.connect_lazy();
@@ -254,7 +254,7 @@ impl Client {
         self.call(CHARGE, order).await
     }
 
-    /// Sends these bytes as the body of a call, and reads the response as it comes.
+    /// Sends these bytes as a call's body, and reads the response as it arrives.
     pub(crate) async fn raw(&self, mut call: http::Request<Body>) -> Raw {
         let path = call.uri().path().to_owned();
         *call.uri_mut() = format!("http://shop.test{path}").parse().unwrap();
@@ -309,7 +309,7 @@ impl Raw {
     }
 }
 
-/// A call of `Charge` with this key, and these bytes as its body.
+/// A call of `Charge` with this key and this body.
 pub(crate) fn raw(key: &str, body: impl Into<Bytes>) -> http::Request<Body> {
     let call = http::Request::post(CHARGE)
         .header("content-type", "application/grpc")

@@ -65,7 +65,7 @@ fn assert_refused(status: &Status, (code, reason, is_retryable, retry_after): Ex
     }
 }
 
-/// A service that answers at once, or once it may, by the item of an order.
+/// A service that answers at once or on permission, by the item of an order.
 struct Service {
     payments: Payments,
     go_on: watch::Sender<bool>,
@@ -95,7 +95,7 @@ impl Service {
 
 type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
 
-/// Each of them before a method runs, with the settings of its row.
+/// Each is refused before a method runs, with its row's settings.
 #[tokio::test]
 async fn a_call_is_refused_by_code_reason_and_time() {
     let invalid: Expected = (Code::InvalidArgument, "KEY_INVALID", false, None);
@@ -155,7 +155,7 @@ async fn a_call_is_refused_by_code_reason_and_time() {
     }
 }
 
-/// The settings, the items of the calls before it, and the refused one.
+/// The settings, the items of earlier calls, and the refused one.
 #[tokio::test]
 async fn a_repeat_is_refused_by_code_reason_and_time() {
     let exhausted: Expected = (Code::Unknown, "ATTEMPTS_EXHAUSTED", false, None);
@@ -299,7 +299,7 @@ async fn a_setting_that_is_not_valid_is_an_error_of_the_server() {
     );
 }
 
-/// Of a client whose connection brings the whole request, and of one that stops.
+/// Refused calls of a client that sends the whole request, and of one that stops.
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_refused_before_anything_is_claimed() {
     let fixture = Fixture::new();
@@ -417,7 +417,7 @@ async fn a_call_without_a_key_passes_where_keys_are_optional() {
     assert_refused(&refused, invalid, "a key that is none");
 }
 
-/// With the address of a service's own documentation, and from a function under `#[idempotent]`.
+/// Refusals with the address of a service's documentation, and from an `#[idempotent]` function.
 #[tokio::test]
 async fn an_error_of_a_call_is_a_status() {
     let engine = Engine::new(MemoryStore::new());

@@ -1,4 +1,4 @@
-//! A repeat gets the message, the metadata and the status of the first call.
+//! A repeat gets message, metadata and status of the first call.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn a_second_client_gets_the_same_answer_through_the_library() {
     assert_eq!(shop.payments.runs(), 2);
 }
 
-/// A service that sends trailers of its own, as one of another library may.
+/// A service that sends its own trailers, as another library may.
 #[tokio::test]
 async fn trailers_of_a_service_are_replayed_as_trailers() {
     let fixture = Fixture::new();
@@ -313,7 +313,7 @@ async fn a_rule_of_the_service_decides_which_calls_are_equal() {
     assert_eq!(refused(client.charge(order("tea")).await), reused);
 }
 
-/// A list of the service's own keeps the status and the details of an error.
+/// A list of the service's own keeps status and details of an error.
 #[tokio::test]
 async fn metadata_that_the_settings_exclude_are_not_replayed() {
     for (set, left) in [

@@ -34,7 +34,7 @@ const CODES: [(Code, KeyVerdict); 17] = [
     (Code::Unauthenticated, Release),
 ];
 
-/// A service whose first run ends with this code, and every other one with a receipt.
+/// A service whose first run ends with this code, and all later ones with a receipt.
 fn failing(code: Code) -> Payments {
     Payments::new(move |run, _| async move {
         if run > 1 || code == Code::Ok {

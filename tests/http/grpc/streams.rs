@@ -141,8 +141,9 @@ async fn a_stream_of_responses_that_is_listed_as_unary_never_runs_twice() {
     assert_eq!(shop.payments.runs(), 1);
 }
 
-/// So does one that ends with an error, after a message or before the first: a code that says "not tried" says it of a
-/// method that has returned its response. A message that is too large to be encoded ends the response in the same way.
+/// A stream that ends with an error is passed, after a message or before the first: a code that says "not tried" says
+/// it of a method that has returned its response. A message that is too large to be encoded ends the response in the
+/// same way.
 #[tokio::test]
 async fn an_error_behind_the_beginning_of_a_response_leaves_the_outcome_unknown() {
     let codes = [

@@ -21,7 +21,7 @@ use crate::client::{
 };
 use crate::server::{Server, with_key as raw};
 
-/// A router behind this layer that answers with this once, and fails the test at a second call.
+/// A router behind this layer that answers once. A second call fails the test.
 pub(super) fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Router {
     let counter = fixture.clone();
     let response = Arc::new(Mutex::new(Some(response)));
@@ -195,7 +195,7 @@ async fn a_response_that_breaks_off_is_unknown() {
     assert_eq!(fixture.events.count("released"), 1);
 }
 
-/// Over HTTP/1.1 trailers come after a body in chunks, and only announced ones.
+/// Over HTTP/1.1, only announced trailers arrive, after a body in chunks.
 #[tokio::test]
 async fn trailers_reach_the_client_the_first_time_and_again() {
     let fixture = Fixture::new();
@@ -226,7 +226,7 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
     assert_eq!(events.count("replayed"), 1, "{:?}", events.all());
 }
 
-/// A handler passes on the response of another server, which was sent in chunks. `ask` accepts no chunks.
+/// A handler passes on another server's response, which was sent in chunks. `ask` accepts no chunks.
 #[tokio::test]
 async fn a_response_in_chunks_is_sent_with_its_length_once_it_is_buffered() {
     let fixture = Fixture::new();

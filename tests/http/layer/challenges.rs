@@ -114,7 +114,7 @@ async fn a_paid_response_is_for_its_payment_alone() {
     }
 }
 
-/// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
+/// Finds a second run of a handler whose payment settled late, and failed: the response asks for another one.
 #[tokio::test]
 async fn a_402_for_a_request_with_a_payment_is_an_answer() {
     for challenge in challenges().filter(|it| it.0 == 402) {

@@ -65,7 +65,7 @@ async fn section_2_2_the_owner_defines_the_form_of_a_key() {
     fixture.walk(&shop, rows).await;
 }
 
-/// "The resource MAY enforce time based idempotency keys, thus, be able to purge or delete a key upon its expiry."
+/// "The resource MAY enforce time based idempotency keys". Thus it may "purge or delete a key upon its expiry."
 #[tokio::test]
 async fn section_2_3_a_key_expires_when_its_time_is_over() {
     for (status, life) in [
@@ -90,8 +90,8 @@ async fn section_2_3_a_key_expires_when_its_time_is_over() {
     }
 }
 
-/// A fingerprint "MAY be used in conjunction with an idempotency key to determine the uniqueness of a request": the
-/// method, the path with its query, and the payload byte by byte.
+/// The fingerprint that "MAY be used in conjunction with an idempotency key": the method, the path with its query, and
+/// the payload byte by byte.
 #[tokio::test]
 async fn section_2_4_the_fingerprint_covers_the_request_and_no_header() {
     let fixture = Fixture::new();
@@ -198,8 +198,8 @@ fn documented(layer: IdempotencyLayer) -> IdempotencyLayer {
     strict(layer).documented_at(DOCS)
 }
 
-/// A problem document of this status (RFC 9457, section 3.1) with a link to the documentation, in the body and as the
-/// header `Link`.
+/// A problem document of this status (RFC 9457, section 3.1). The body and the header `Link` have a link to the
+/// documentation.
 fn assert_problem(answer: &Answer, status: u16, title: &str) {
     assert_eq!(answer.status, status);
     assert_eq!(answer.headers["content-type"], "application/problem+json");
@@ -217,9 +217,8 @@ fn assert_problem(answer: &Answer, status: u16, title: &str) {
     assert!(!answer.headers.contains_key("idempotent-replayed"));
 }
 
-/// "If the Idempotency-Key request header is missing for a documented idempotent operation requiring this header, the
-/// resource server SHOULD reply with an HTTP 400 status code"; "if there is an attempt to reuse an idempotency key with
-/// a different request payload, […] with an HTTP 422 status code".
+/// A missing key: "the resource server SHOULD reply with an HTTP 400 status code"; "if there is an attempt to reuse an
+/// idempotency key with a different request payload, […] with an HTTP 422 status code".
 #[tokio::test]
 async fn section_2_7_errors_are_documented_and_reveal_nothing() {
     let (fixture, shop) = numbered(documented);
@@ -241,8 +240,8 @@ async fn section_2_7_errors_are_documented_and_reveal_nothing() {
     assert_eq!(fixture.runs(), 1);
 }
 
-/// "Data leaks", and "implement a unique composite key as the idempotent cache lookup key": neither an answer nor a sign
-/// that there is one.
+/// "Data leaks", and "a unique composite key as the idempotent cache lookup key": neither an answer nor a sign that
+/// there is one.
 #[tokio::test]
 async fn section_5_no_client_gets_the_answer_of_another() {
     let fixture = Fixture::new();

@@ -28,7 +28,7 @@ use crate::server::{Client, Server, request, with_key as raw};
 /// Time that a repeat waits. The lease of the first request is renewed every 10 s.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A service on a socket whose handler waits until it may go on.
+/// A service on a socket whose handler waits for permission to go on.
 struct Shop {
     fixture: Fixture,
     gate: Arc<Gate>,
@@ -78,7 +78,7 @@ impl Shop {
         }
     }
 
-    /// A client sends this, and hangs up once the handler runs, or at once if it is not all of a request.
+    /// A client sends this, and hangs up once the handler runs. An incomplete request ends at once.
     async fn hang_up(&self, request: &[u8], is_whole: bool) {
         let mut client = self.server.connect().await;
         client.write(request).await;

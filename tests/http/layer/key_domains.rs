@@ -16,7 +16,7 @@ fn to(method: Method, uri: &str) -> Request {
     of_tenant("acme", request.body(Body::from("tea")).unwrap())
 }
 
-/// A service whose paths are protected, also those of nested and merged routers.
+/// A service with protected paths, also of nested and merged routers.
 fn shop(fixture: &Fixture, domain: KeyDomain) -> Router {
     let counter = fixture.clone();
     let handler = any(async move || counter.run().to_string());

@@ -101,7 +101,7 @@ async fn a_key_is_read_from_its_place_and_from_no_other() {
     }
 }
 
-/// What is not a key is refused, whether a key is needed or not: nothing tells whether it was meant to be one.
+/// An invalid key is refused, also where a key is optional: nothing tells whether it was meant to be one.
 #[tokio::test]
 async fn what_cannot_be_read_is_never_taken_for_absent() {
     for set in [(|layer| layer) as fn(_) -> _, IdempotencyLayer::optional] {
@@ -176,7 +176,7 @@ async fn a_body_that_is_too_long_is_refused_before_its_key_is_looked_for() {
     fixture.walk(&shop, rows).await;
 }
 
-/// A request without a payment gets the challenge of the payment layer, also where paid requests need an id.
+/// A request without a payment gets the payment layer's challenge, also where paid requests need an id.
 #[tokio::test]
 async fn a_request_without_a_payment_passes_a_layer_whose_keys_are_in_payments() {
     let source = KeySource::payment_identifier();

@@ -1,4 +1,4 @@
-//! The same request from 500 clients at once, on two services over one store.
+//! One request of 500 concurrent clients on two services over one store.
 
 use std::sync::Arc;
 
@@ -41,14 +41,14 @@ async fn shop(arrivals: Arc<watch::Sender<usize>>, counter: Fixture) -> Router {
     routed(handler, layer.on_running(OnRunning::Wait(HANG_LIMIT)))
 }
 
-/// Whether an answer, which must be that of the one run, was no replay.
+/// Whether an answer was no replay. It must be the one run's.
 fn is_the_first(answer: &Answer) -> bool {
     assert_eq!(answer.said(), (201, "tea: 1"), "{answer:?}");
     assert_eq!(answer.headers["location"], "/orders/1");
     !answer.is_replayed()
 }
 
-/// They wait, and all of them get the answer of the one that ran.
+/// All clients wait and get the answer of the one run.
 #[tokio::test]
 async fn redis_500_clients_get_one_answer() {
     let (arrivals, counter) = (Arc::new(watch::Sender::new(0)), Fixture::new());

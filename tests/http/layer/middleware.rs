@@ -76,7 +76,7 @@ const USUAL: [(&str, Around); 9] = [
     }),
 ];
 
-/// A service behind the layer, and something else inside or outside of that.
+/// A service behind the layer, with something else inside or outside of it.
 struct Shop {
     fixture: Fixture,
     gate: Arc<Gate>,
@@ -228,7 +228,7 @@ async fn a_panic_that_is_caught_inside_is_a_response() {
     }
 }
 
-/// Calls a service and a clone of it, each after it was ready, and runs the calls in another order.
+/// Calls a service and its clone, each when it was ready. The calls run in another order.
 async fn in_another_order<S, R>(mut service: S)
 where
     S: Service<Request, Response = Response<R>, Error = Infallible> + Clone,
@@ -248,7 +248,7 @@ where
     drop(second);
 }
 
-/// A service that panics in a call for which it was not ready.
+/// A service that panics when it is called before it is ready.
 macro_rules! limited {
     () => {{
         let handler = |_| ready(Ok::<_, Infallible>(Response::new(Body::empty())));

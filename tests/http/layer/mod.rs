@@ -1,4 +1,4 @@
-//! The layer for the `Idempotency-Key` header, around routers of axum and services of tower.
+//! The layer for the `Idempotency-Key` header, around axum's routers and tower's services.
 
 mod bodies;
 mod challenges;

@@ -1,4 +1,4 @@
-//! The queries of a layer to its quota, and the effects of a refusal.
+//! The queries of a layer to its quota, and effects of a refusal.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,7 +98,7 @@ async fn a_request_over_its_quota_writes_nothing() {
     assert_eq!(server.cli(&["KEYS", "*"]).lines().count(), 1);
 }
 
-/// Nor does a request that is refused at the limit of running handlers.
+/// Nor does a request refused at the limit of running handlers.
 #[tokio::test]
 async fn a_request_that_waits_for_another_asks_no_quota() {
     let (fixture, records) = (Fixture::new(), Records::left(9));
@@ -119,7 +119,7 @@ async fn a_request_that_waits_for_another_asks_no_quota() {
     assert_eq!(records.asked(), ["acme: a"]);
 }
 
-/// With a quota each request reads before it claims, under both of its names.
+/// With a quota, each request reads before it claims, under both names.
 #[tokio::test]
 async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
     let store = Arc::new(MemoryStore::new());

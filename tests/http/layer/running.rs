@@ -1,4 +1,4 @@
-//! How many handlers run at once, whether or not their clients are still there.
+//! The number of concurrent handlers, with and without their clients.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::client::{
     Answer, Fixture, frames, leave, of_tenant, others, patiently, send, spawn, with_key,
 };
 
-/// A service whose handlers hold the body of their request and wait until they may go on.
+/// A service whose handlers hold their request's body and wait for permission.
 struct Shop {
     fixture: Fixture,
     layer: IdempotencyLayer,
@@ -267,7 +267,7 @@ async fn a_reconcile_hook_takes_a_place() {
     );
 }
 
-/// The time-out that holds for a handler whose client has left is the one inside.
+/// The inner time-out holds for a handler whose client has left.
 #[tokio::test]
 async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     let fixture = Fixture::new();

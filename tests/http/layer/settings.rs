@@ -45,7 +45,7 @@ async fn a_fingerprinter_decides_what_is_the_same_request() {
 #[derive(Clone)]
 struct For(Duration);
 
-/// The choice is made once, from the head of the response, and bounded by the policy of its status.
+/// The choice is made once, from the response's head, bounded by the status's policy.
 #[tokio::test]
 async fn a_response_chooses_its_life() {
     let (minutes, hours) = (Duration::from_mins, Duration::from_hours);
@@ -89,7 +89,7 @@ async fn a_response_chooses_its_life() {
     }
 }
 
-/// Neither its panic nor the response of a released request changes what a client gets.
+/// Neither its panic nor a released response changes a client's answer.
 #[tokio::test]
 async fn a_choice_that_panics_keeps_the_response_for_the_whole_ttl() {
     let fixture = Fixture::new();

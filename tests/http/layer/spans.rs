@@ -16,7 +16,7 @@ fn watched() -> DefaultGuard {
     set_default(tracing_subscriber::registry())
 }
 
-/// The name of the span that this is called in, and which one it is.
+/// The name and the identity of the current span.
 fn here() -> Option<(&'static str, u64)> {
     let span = Span::current();
     Some((span.metadata()?.name(), span.id()?.into_u64()))

@@ -1,4 +1,4 @@
-//! Official clients of partners, unchanged, against the profiles, over a network that loses, delays, doubles and cuts.
+//! Official clients of partners, unchanged, against the profiles. The network loses, delays, doubles and cuts.
 //!
 //! `stripe` finds an outcome at an SDK that contradicts the provider's books: repeats after each end of a handler, its own
 //! and the customer's keys, both versions. `x402` finds a second payment: the key is in the signed payment, which differs in
@@ -36,7 +36,7 @@ fn name(number: usize) -> String {
     format!("order-{number:03}")
 }
 
-/// The number of the order that a request is for, by the name in its path or its body.
+/// The number of a request's order, by the name in its path or body.
 fn number(uri: &Uri, body: &[u8]) -> usize {
     let text = format!("{uri} {}", String::from_utf8_lossy(body));
     let name = text.split("order-").nth(1);
@@ -88,7 +88,7 @@ impl Network {
         }
     }
 
-    /// Cuts the connection of the first request for an order, and waits until it was repeated so often.
+    /// Cuts the connection of an order's first request, and waits for this many repeats.
     async fn cut(&self, order: usize, repeats: usize) {
         let mut arrivals = self.arrivals.subscribe();
         self.proxy().cut_those_with(name(order));

@@ -51,7 +51,7 @@ struct Order {
     has_key: bool,
 }
 
-/// Every fault of the network with every end at the provider, under both kinds of keys.
+/// Every fault of the network with every result of the provider, under both kinds of keys.
 fn orders(api: Api) -> Vec<Order> {
     use Fault::{Calm, Cuts, Delays, Doubles, LosesReply, LosesTwo};
     use Provider::{Declines, Deletes, FailsAfter, FailsBefore, Pays};
@@ -109,7 +109,7 @@ impl Order {
         call
     }
 
-    /// What the SDK is to return in the end (the status, and its name of an error), and the number of effects.
+    /// The SDK's expected result (the status, and its name of an error), and the number of effects.
     fn end(&self, api: Api) -> (u64, Option<&'static str>, usize) {
         match (api, self.provider) {
             (Api::V1, Provider::Declines) => (402, Some("CardError"), 0),
@@ -120,7 +120,7 @@ impl Order {
         }
     }
 
-    /// Requests for it that the network does not let be answered in time.
+    /// Requests for it that get no answer in time.
     fn losses(&self) -> usize {
         match self.fault {
             Fault::Calm | Fault::Doubles => 0,
@@ -150,7 +150,7 @@ impl Service {
         entries.len()
     }
 
-    /// A transfer that is idempotent itself, as a handler of version 2 needs it where it may fail later.
+    /// A transfer that is idempotent itself. A handler of version 2 needs it where it may fail later.
     async fn transfer(&self, order: usize) -> usize {
         let call = self.engine.operation("provider.transfers").key(&order);
         let transfer = call.run(|_| async { Ok::<_, PayError>(self.enter(order)) });

@@ -1,4 +1,4 @@
-//! The reference client of x402 for Node.js, with its payment identifier, against the profile.
+//! The reference client of x402 for Node.js with its payment identifier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -118,7 +118,7 @@ fn terms() -> Value {
     })
 }
 
-/// The challenge of a request without a payment, or with one that was declined.
+/// The challenge of a request without a payment, or with a declined one.
 fn challenge(uri: &Uri, error: &str) -> Response {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -10,9 +10,9 @@ use crate::store::{Command, Ending};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
-    /// It claims without a script, which grants a new key and answers from a finished one.
+    /// It claims without a script: granting a new key, answering from a finished one.
     Offering,
-    /// It claims by the script, because the plain claim was undecided or is not used.
+    /// It claims by the script. The plain claim was undecided or is not used.
     Asking,
     /// Another caller holds the claim.
     Waiting,
@@ -42,7 +42,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// How a body goes on when the end of a step is recorded.
+/// The continuation of a body after a recorded end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Then {
     /// With its next step.
@@ -54,7 +54,7 @@ pub(crate) enum Then {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Caller {
     pub(crate) phase: Phase,
-    /// Each claim that is not a repetition has an owner of its own.
+    /// Each claim that is no repetition has its own owner.
     pub(crate) round: u8,
     pub(crate) fence: u8,
     /// Its body started, and has not reported that nothing happened. Only where requests differ.
@@ -98,7 +98,7 @@ impl Caller {
 }
 
 impl Phase {
-    /// Whether a body runs in steps, or waits for one to be recorded.
+    /// Whether a body runs in steps, or awaits the record of one.
     pub(crate) fn is_in_a_step(self) -> bool {
         matches!(
             self,

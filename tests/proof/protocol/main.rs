@@ -56,7 +56,7 @@ fn explore_one(scenario: &Scenario) -> Found {
     )
 }
 
-/// Explores the scenarios on as many threads as there are cores, and prints the table.
+/// Explores the scenarios on one thread per core, and prints the table.
 fn explore(scenarios: &[Scenario]) -> Vec<Found> {
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let start = Instant::now();

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Promise {
-    /// All callers that receive a stored answer receive the same one, until an operator resolves the key.
+    /// All callers that receive a stored answer receive the same one. An operator's resolution ends this.
     EqualAnswers,
     /// No body starts after a caller received a stored answer.
     AnswersEndIt,
@@ -18,7 +18,7 @@ pub(crate) enum Promise {
     GoneIsGone,
     /// Each claim has a higher fence than all before.
     FencesGrow,
-    /// When a body starts because nothing had landed, no other body started in the meantime.
+    /// Between a verdict "not landed" and the body that it starts, no other body starts.
     FreshVerdict,
     /// No more bodies start than attempts are allowed.
     AttemptsEnd,
@@ -26,14 +26,13 @@ pub(crate) enum Promise {
     OneEffect,
     /// No caller receives an answer to another request.
     OwnAnswers,
-    /// The body of another request starts only where each earlier body released the key because nothing
+    /// The body of another request starts only after releases. Each earlier body released the key because nothing
     /// happened.
     RequestStays,
-    /// A step whose result was acknowledged is not run by a later attempt, until the key is answered or reset without
-    /// its steps.
+    /// No later attempt runs a step whose result was acknowledged, until an answer or a reset without its steps.
     StepsRunNoMore,
-    /// The effect of a step that runs once, or that is asked about, happens once at most, until the key is reset
-    /// without its steps.
+    /// The effect of a step that runs once, or is asked about, happens at most once, until the key is reset without its
+    /// steps.
     OnceIsOnce,
     /// Every attempt gets the same result of a step.
     EqualSteps,
@@ -41,7 +40,7 @@ pub(crate) enum Promise {
     StepsAreHandedOver,
     /// A journal grows by the owner of the claim alone.
     OwnSteps,
-    /// Only an answer, or a reset without the steps, takes an entry of a journal away.
+    /// Only an answer or a reset without the steps removes a journal's entry.
     StepsStay,
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// Completions, releases and renewals of any owner are taken for the claim owner's.
+    /// Completions, releases and renewals of any owner count as the claim owner's.
     OwnersUnchecked,
     /// An unknown outcome is granted as if it were released.
     UnknownIsFree,
@@ -66,21 +66,21 @@ pub(crate) enum Flaw {
     FencesForgotten,
     /// Claims forget the attempts that were made.
     AttemptsForgotten,
-    /// A resolution does not check whether the record is the one that was seen.
+    /// A resolution does not check whether the record is the observed one.
     ResolvesBlindly,
     /// The hook answers that nothing landed without knowing.
     HookLies,
     /// A plain claim replaces a record that has no answer.
     OffersReplace,
-    /// A verdict of a hook starts a body, however old it is and whichever bodies ran since.
+    /// A verdict of a hook starts a body, regardless of its age and of later bodies.
     StaleVerdictsStart,
     /// A key whose attempts were abandoned is granted to another request.
     RequestsForgotten,
-    /// A caller releases a key as if its request had been the first one.
+    /// A caller releases a key as if its request were the first one.
     FreshUnasked,
     /// A key that has an answer gives it to another request.
     AnswersUncompared,
-    /// The record of every release expires after a lease, and not only that of which nothing remains.
+    /// The record of every release expires after a lease, also if something remains of it.
     ReleasesExpire,
     /// An append of any owner is taken for the claim owner's.
     AppendersUnchecked,
@@ -96,9 +96,9 @@ pub(crate) enum Flaw {
     RenewalsForgetSteps,
     /// An unknown outcome has no journal.
     UnknownForgetsSteps,
-    /// An unknown outcome has the journal of its attempt, whatever the record has.
+    /// An unknown outcome has its attempt's journal, in place of the record's.
     UnknownBringsItsSteps,
-    /// A reset that keeps the steps keeps those that its operator saw, whatever the record has.
+    /// A reset that keeps the steps keeps those that its operator saw, in place of the record's.
     ResetsKeepWhatWasSeen,
     /// A step that runs once does not record its beginning.
     BeginningsUnrecorded,
@@ -157,7 +157,7 @@ impl Faults {
 }
 
 impl Scenario {
-    /// With callers that claim twice, do not count attempts and do not choose how a body ends.
+    /// Callers that claim twice, count no attempts and do not choose a body's end.
     pub(crate) const fn new(name: &'static str, callers: &'static [u8], faults: Faults) -> Self {
         Self {
             name,
@@ -176,7 +176,7 @@ impl Scenario {
         }
     }
 
-    /// The same, of calls that try a plain claim without a script first.
+    /// The same for calls that first try a claim without a script.
     pub(crate) const fn offering(self) -> Self {
         Self {
             offers: true,

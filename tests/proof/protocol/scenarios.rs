@@ -11,7 +11,7 @@ use crate::scenario::{Faults, Flaw, Scenario};
 use crate::store::Resolution;
 use crate::world::BY_HAND;
 
-/// A scenario with its name, its callers, how often each event may happen, and what differs from the plain one.
+/// A scenario with its name, its callers, the limits of events, and its differences from the plain one.
 macro_rules! scenario {
     ($plain:path, $name:literal, $callers:literal, [$($fault:ident $times:literal),*], $($differs:tt)*) => {
         Scenario { $($differs)* ..$plain($name, $callers, Faults { $($fault: $times,)* ..Faults::NONE }) }
@@ -81,7 +81,7 @@ pub(crate) const SOUND: &[Scenario] = sound! {
     "by hand" b"-h" [twice 1, late 1, fails 1, zombies 1, hands 1] { on_fail: &[Unknown], };
 };
 
-/// The flawed scenarios that must be found, and the promises that each breaks.
+/// The flawed scenarios that must be found, with the promises that they break.
 pub(crate) const FLAWED: &[(Scenario, &[Promise])] = flawed! {
     Scenario::new:
     OwnersUnchecked "owners unchecked" b"--" [fails 1, zombies 1] { on_fail: &[Keep], } => EqualAnswers, OneClaim;

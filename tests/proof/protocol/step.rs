@@ -40,7 +40,7 @@ pub(crate) enum Step {
     /// It cannot say.
     PartUnknown(u8),
     LeaseLapses,
-    /// The life of a release of which nothing remains is over, and all commands of its owner have arrived.
+    /// The life of a release of which nothing remains is over. All commands of its owner have arrived.
     ReleaseExpires,
     Renew(u8),
     /// An operator reads the record and resolves it.
@@ -191,7 +191,7 @@ impl World {
         self.net.iter().any(sent_by)
     }
 
-    /// Whether the claim is one of a process that is alive and knows of it.
+    /// Whether the claim is known to its process, which is alive.
     pub(crate) fn is_renewed(&self, kept: &Kept) -> bool {
         let owner = kept.owner();
         (0..).zip(&self.callers).any(|(number, caller)| {

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Offer,
     /// A claim of a caller that has not reconciled anything.
     Ask,
-    /// The claim of the same owner after its hook answered that nothing landed.
+    /// The owner's next claim after its hook answered that nothing landed.
     Start,
     Complete(Ending),
     Release(Remains),

@@ -54,7 +54,7 @@ pub(crate) struct World {
     unknown: bool,
     /// Of each step of the body.
     pub(crate) steps: [StepFacts; MAX_STEPS],
-    /// The longest journal that the store acknowledged, since the key last began anew.
+    /// The longest journal that the store acknowledged since the key's last beginning.
     acknowledged: Log,
     pub(crate) broken: Broken,
 }
@@ -68,7 +68,7 @@ pub(crate) struct StepFacts {
     pub(crate) effects: u8,
     /// The value of the first effect.
     pub(crate) truth: u8,
-    /// The value that a caller got from the journal, or that was acknowledged, last.
+    /// The value that a caller got from the journal, or the last acknowledged one.
     told: Option<u8>,
     /// The fence of the attempt whose result was acknowledged; zero for none.
     fence: u8,
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Moves the caller on to this phase, and sends the command that belongs to it.
+    /// Moves the caller to this phase, and sends the phase's command.
     fn enter(&mut self, caller: u8, phase: Phase) {
         let entering = &mut self.callers[usize::from(caller)];
         entering.phase = phase;

@@ -67,7 +67,7 @@ impl Simulation {
         }
     }
 
-    /// An operator reads the stored record, and acts upon it if the outcome is unknown.
+    /// An operator reads the stored record, and resolves an unknown outcome.
     pub(crate) async fn by_hand<F>(&self, act: impl FnOnce(Entry) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), Error>> + Send,

@@ -81,7 +81,7 @@ pub(crate) enum What {
     Unsaved {
         far: bool,
     },
-    /// The store granted a claim, or renewed one, whose lease ends then by the store's clock.
+    /// The store granted or renewed a claim. Its lease ends then by the store's clock.
     Granted {
         owner: u32,
         fence: u64,
@@ -105,7 +105,7 @@ pub(crate) enum What {
         call: u32,
         step: u8,
     },
-    /// The body got the result of a step, which is that of this call's run.
+    /// The body got the result of a step, from this call's run.
     StepGot {
         call: u32,
         step: u8,
@@ -132,7 +132,7 @@ pub(crate) enum What {
     },
 }
 
-/// An event, with its time by the engines' clock and by the store's.
+/// An event with its time by the engines' clock and the store's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
@@ -213,7 +213,7 @@ impl History {
         })
     }
 
-    /// Records that the store has the result of this step, unless that is recorded.
+    /// Records that the store has this step's result, once.
     pub(crate) fn step_stored(&self, of: u8) {
         let events = self.all();
         let since = |event: &&Event| event.what != What::StepsDropped;

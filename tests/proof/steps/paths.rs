@@ -42,7 +42,7 @@ fn again(
     path.hook(hook)
 }
 
-/// A body whose caller goes away, and a call that comes when the lease is over.
+/// A body whose caller leaves, and a call after the end of the lease.
 fn dropped(name: &'static str, ends: &'static [&'static str], on_cancel: OnCancel) -> Path {
     let path = Path::new(name, ends, async |s| {
         let first = s.call().paused().make();
@@ -58,7 +58,7 @@ fn dropped(name: &'static str, ends: &'static [&'static str], on_cancel: OnCance
     }
 }
 
-/// A second call, here or elsewhere, while the body of the first one runs.
+/// A second call, here or elsewhere, while the first one's body runs.
 fn duplicate(name: &'static str, far: bool) -> Path {
     Path::new(name, &["Value"], async move |s| {
         let first = s.call().paused().make();

@@ -1,4 +1,4 @@
-//! A fixture in which time stands still until everything has happened that happens without it.
+//! A fixture in which time stands still until nothing else can happen.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,7 +57,7 @@ pub(crate) struct Simulation {
     faulty: Faulty,
     traffic: Traffic,
     passed: Arc<Mutex<Duration>>,
-    /// Gets a permit from each engine that is idle and held by nothing any more.
+    /// Gets a permit from each engine that is idle and no longer held.
     gone: Arc<Semaphore>,
     echo: String,
     held: RefCell<Vec<Strike>>,
@@ -248,7 +248,7 @@ impl Simulation {
         any
     }
 
-    /// Lets things happen, and time pass when nothing else does, until it is so.
+    /// Lets events happen until the condition holds. Time passes when nothing else can happen.
     pub(crate) async fn drive(&self, until: impl Fn(&Self) -> bool) {
         for _ in 0..5_000 {
             self.quiet().await;

@@ -81,7 +81,7 @@ impl Path {
         }
     }
 
-    /// Or one of these, where a claim without a waiting caller is granted and not released.
+    /// Or one of these, where a claim without a waiting caller stays granted.
     pub(crate) fn at_worst(self, ends: &'static [&'static str]) -> Self {
         Self {
             at_worst: ends,
@@ -223,8 +223,8 @@ fn is_one_of_two(strike: &Strike) -> bool {
         && (!strike.is_held() || held_for.contains(&strike.when))
 }
 
-/// Whether a fault is worth repeating on another store in an ordinary run. Not a command that hangs, which is a
-/// lost one to the store, nor one that is held and arrives in time, which is an undisturbed one.
+/// Whether an ordinary run repeats a fault on another store. Not a command that hangs, which is a lost one to the
+/// store, nor one that is held and arrives in time, which is an undisturbed one.
 fn differs_by_store(strike: &Strike) -> bool {
     is_full() || !(hangs(strike) || strike.is_held() && strike.when == When::Soon)
 }

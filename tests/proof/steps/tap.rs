@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::history::{History, What};
 use crate::parts::NAMES;
 
-/// How many operations are on their way to the real store, or back.
+/// The number of operations and replies in transit to and from the real store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic(Arc<(AtomicUsize, Notify)>);
 
@@ -190,7 +190,7 @@ impl Forward for Tap {
 }
 
 impl Tap {
-    /// Before the store has it, so that no grant that follows from it is recorded earlier.
+    /// Recorded before the store has it, because otherwise a grant that follows is recorded earlier.
     fn ends(&self, owner: Owner, releases: bool) {
         let owner = self.history.owner(owner);
         self.history.add(What::Ends(owner, releases));
@@ -244,8 +244,7 @@ impl Tap {
     }
 }
 
-/// The operation whose records are read to see that the engine's thread is through with all its work. It never
-/// reaches the store.
+/// The operation whose reads show that the engine's thread has finished its work. It never reaches the store.
 pub(crate) const ECHO: &str = "echo";
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Several observers of one engine, and an engine whose observers do not want to know of calls.
+//! Several observers of one engine, and an engine whose observers ignore calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -141,7 +141,7 @@ impl Source for Losing {
     }
 }
 
-/// Finds a loss that is no metric, an alarm that another consumer of the operation ends, and one that nothing ends.
+/// Finds a loss without a metric, an alarm that another consumer of the operation ends, and an endless one.
 #[tokio::test]
 async fn losses_of_a_consumer_are_counted_and_its_broker_is_lost_until_it_ends() {
     let shop = Shop::new("bills.losses");

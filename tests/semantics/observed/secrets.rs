@@ -1,4 +1,4 @@
-//! No span, no event and no label has a key or a payload.
+//! No span, event or label has a key or a payload.
 
 use idem_runtime::{OnRunning, step};
 use idem_tests::payment::PayError;

@@ -93,7 +93,7 @@ impl All {
         }
     }
 
-    /// The sum of the samples of a metric whose labels contain each of these.
+    /// The sum of a metric's samples whose labels contain each of these.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let text = self.exporter.render();
         let samples = text.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! The span of each path of a call, and the events in it.
+//! The span of each path of a call, with its events.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An engine of a process, whose own clock stands still until a test moves it.
+//! An engine of a process, whose clock moves only by a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ impl Fixture {
         Self::by(clock.clone(), clock, store)
     }
 
-    /// A fixture whose engine's clock runs, so that it retries an unavailable store.
+    /// A fixture whose engine's clock runs and which retries an unavailable store.
     pub(crate) fn going_on(store: &Arc<dyn Store>) -> Self {
         Self::by(ManualClock::new(), SystemClock, store)
     }
@@ -87,7 +87,7 @@ impl Fixture {
         patiently("the call ends", paid).await
     }
 
-    /// Calls a key with a running body, and returns the remaining time of its lease.
+    /// Calls a key with a running body, and returns its lease's remaining time.
     pub(crate) async fn finds_running(&self, key: &str) -> Duration {
         let error = self.pay(key).await.unwrap_err();
         match error.kind() {

@@ -1,4 +1,4 @@
-//! Events that are no step of a clock, and are not reported as one.
+//! Events that are no step of a clock, and not reported as one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn a_failover_to_a_replica_with_the_same_time_is_no_step() {
     assert_no_step(&fixture);
 }
 
-/// The clock is the engine's or the test's, and its movement is never a step.
+/// The movement of an engine's or a test's clock is no step.
 #[tokio::test]
 async fn a_clock_that_a_test_moves_is_no_step() {
     let clock = ManualClock::new();

@@ -1,4 +1,4 @@
-//! The processes of a trial, one after the other, and what they said.
+//! The processes of a trial, in their order, and their reports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,7 +55,7 @@ pub(crate) struct Process {
     is_hushed: bool,
 }
 
-/// The processes that had an effect, by key and step, in their order.
+/// The processes that had an effect, in order, by key and step.
 pub(crate) type Effects = BTreeMap<(String, String), Vec<usize>>;
 
 /// All processes of a trial, and what they said.
@@ -133,7 +133,7 @@ impl Fleet {
         }
     }
 
-    /// The effects of all steps until now, as the processes have written them down.
+    /// The effects of all steps so far, in the processes' own records.
     pub(crate) fn effects(&self) -> Effects {
         let mut effects = Effects::new();
         for file in fs::read_dir(self.site.ledger()).expect("it is there") {

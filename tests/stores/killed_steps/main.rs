@@ -1,4 +1,4 @@
-//! Calls with steps in processes that are killed with `kill -9`, and stalled with SIGSTOP, at every point of them.
+//! Calls with steps in processes that are killed (`kill -9`) and stalled (SIGSTOP) at every point.
 //!
 //! A process prints each point, and stops there until the test has killed or stalled it. Each trial compares what the
 //! processes print, and the effects that they had, with rules: at once with the rules of its call, and in the end with the
@@ -39,7 +39,7 @@ fn at_every_point_and_another(seeded: &mut Seeded) -> Vec<Plan> {
     plans.collect()
 }
 
-/// Plans for all pairs of points, those with the same first one together; none in an ordinary run.
+/// Plans for all pairs of points, grouped by the first one; none in an ordinary run.
 fn at_every_pair() -> Vec<Vec<Plan>> {
     let all = bound(Vec::new(), points());
     let pairs = |first: &String| {
@@ -110,7 +110,7 @@ fn parallel_steps_of_interrupted_calls_are_finished_once(kind: Kind) {
     books::check(&fleet, faults);
 }
 
-/// Kills at each point of a step that writes a row in a transaction.
+/// Kills at each point of a step that writes in a transaction.
 fn a_killed_call_writes_one_row(kind: Kind) {
     let mut fleet = Fleet::new(Site::start(kind, "tx_killed"), Leases::Aged);
     fleet.site.create_rows();
@@ -119,7 +119,7 @@ fn a_killed_call_writes_one_row(kind: Kind) {
     books::check(&fleet, 0);
 }
 
-/// The trials on every store, and those with rows on each that is in a database.
+/// The trials of every store, those with rows on every database.
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for kind in Kind::ALL {

@@ -61,7 +61,7 @@ fn postgres() -> &'static PostgresServer {
 }
 
 impl Leases {
-    /// A lease that does not lapse in a trial, or one that does.
+    /// A lease that lapses in a trial, or does not.
     fn lease(self) -> Duration {
         match self {
             Self::Aged => Duration::from_mins(1),
@@ -94,7 +94,7 @@ impl Site {
         self.dir.path().join("ledger")
     }
 
-    /// The URL of the store, and that of the durable one of a layered store.
+    /// The URL of the store, and of a layered store's durable one.
     fn urls(&self) -> (String, Option<String>) {
         match self.kind {
             Kind::Sqlite => {
@@ -177,7 +177,7 @@ impl Site {
         })
     }
 
-    /// Whether a process that is stalled amid a write keeps all others from writing.
+    /// Whether a process stalled amid a write blocks all other writers.
     pub(crate) fn has_locks_of_processes(&self) -> bool {
         self.kind == Kind::Sqlite
     }

@@ -1,5 +1,5 @@
-//! Calls that are interrupted at points of their steps, one process after the other: five steps in sequence, 28 in
-//! parallel, or three of which one writes a row in a transaction.
+//! Calls that are interrupted at points of their steps, process by process: five steps in sequence, 28 in parallel, or
+//! three of which one writes a row in a transaction.
 //!
 //! What a process says is checked as it says it; [`books`](crate::books) checks all of it together.
 
@@ -23,7 +23,7 @@ const STEPS: [(&str, &[&str]); 5] = [
 
 const PLAIN: &[&str] = &["part", "effect", "ending", "appended", "recorded"];
 
-/// Before its beginning is sent to the store, and when that is recorded and the reply is on its way.
+/// Before its beginning is sent to the store, and when that is recorded and the reply in transit.
 const BEGUN: &[&str] = &[
     "beginning",
     "begun",
@@ -45,14 +45,14 @@ pub(crate) fn points() -> Vec<String> {
     begins.into_iter().chain(steps).chain(ends).collect()
 }
 
-/// The step that runs at most once, if a call that is killed here leaves it open: the outcome is unknown.
+/// The step that runs at most once, if a kill here leaves it open: the outcome is unknown.
 fn opens<'p>(key: &str, point: &'p str) -> Option<&'p str> {
     let (step, place) = point.split_once('/')?;
     let is_open = ["begun", "part", "effect", "ending"].contains(&place);
     (is_open && once(key).iter().any(|once| once == step)).then_some(step)
 }
 
-/// The points at which a call with five steps may be killed without an unknown outcome.
+/// The points at which a kill of five steps leaves no unknown outcome.
 pub(crate) fn known_points() -> Vec<String> {
     let mut points = points();
     points.retain(|point| opens("k", point).is_none());
@@ -66,11 +66,11 @@ pub(crate) const MANY: usize = 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Kill,
-    /// It goes on when the calls of the next process stop or have ended.
+    /// It goes on when the next process's calls stop or have ended.
     Stall,
 }
 
-/// Where the calls of a key stop, in one attempt after the other.
+/// The points at which a key's calls stop, attempt by attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
     /// At these points, if they pass them.
@@ -79,7 +79,7 @@ pub(crate) enum Plan {
     Each(Vec<String>),
     /// At any point, in so many attempts.
     Random(usize),
-    /// At points of about half of the parallel steps, in so many attempts.
+    /// Stops at points of about half of the parallel steps, in this many attempts.
     Parallel(usize),
 }
 
@@ -88,7 +88,7 @@ impl Plan {
         Self::At(points.iter().copied().map(str::to_owned).collect())
     }
 
-    /// The points of which the next attempt stops at the first that it passes.
+    /// The points of which the next attempt stops at the first passed one.
     fn next(&mut self, seeded: &mut Seeded) -> Vec<String> {
         match self {
             Self::At(points) => points.pop_front().into_iter().collect(),
@@ -163,7 +163,7 @@ impl Story {
         process.send(line.trim_end());
     }
 
-    /// How many of its lines show that a call has come to rest: it stops in one step, or in each that is not recorded.
+    /// The number of its lines that show a call at rest: it stops in one step, or in each that is not recorded.
     fn width(&self) -> usize {
         if self.is_parallel() { MANY } else { 1 }
     }
@@ -251,8 +251,8 @@ impl Story {
         }
     }
 
-    /// What a stalled process says, which had stopped there, when it has woken up. If its call has been taken over, no
-    /// step starts, and no result is recorded.
+    /// The reports of a stalled process that stopped there and woke up. If its call has been taken over, no step
+    /// starts, and no result is recorded.
     fn wakes(&mut self, number: usize, mut said: &[Said], at: &BTreeSet<String>) {
         let told = format!("process {number} wakes up: {said:?}");
         self.told.push(told);
@@ -292,14 +292,13 @@ impl Story {
         }
     }
 
-    /// Whether the store has granted the call to the process after the stalled one, or has its end.
+    /// Whether the call was granted to the stalled process's successor, or has ended.
     fn is_taken_over(&self) -> bool {
         !self.stopped.contains("claiming")
     }
 
-    /// The effects that a stalled process has had since it woke up, of a call that is taken over: those of the steps
-    /// in which it stopped, and, if it does not know that its lease is lost, that of the next plain one, before the
-    /// store refuses to record it.
+    /// The effects of a woken process on a call that was taken over: those of the steps in which it stopped, and, if it
+    /// does not know that its lease is lost, that of the next plain one, before the store refuses to record it.
     fn check_effects(&self, leases: Leases, mut new: Vec<&str>, at: &BTreeSet<String>) {
         let expected: Vec<_> = (at.iter())
             .filter_map(|at| at.strip_suffix("/begun").or(at.strip_suffix("/part")))
@@ -323,7 +322,7 @@ pub(crate) fn five(fleet: &Fleet, plans: Vec<Plan>) -> Vec<Story> {
         .collect()
 }
 
-/// Stories of calls with parallel steps, some of which run at most once in every other one.
+/// Stories of calls with parallel steps. In every other one some run at most once.
 pub(crate) fn parallel(of_each: usize, faults: usize) -> Vec<Story> {
     let numbers = 0..of_each;
     let keys = numbers.flat_map(|number| ["many", "once"].map(|kind| format!("{kind}{number}")));
@@ -331,8 +330,8 @@ pub(crate) fn parallel(of_each: usize, faults: usize) -> Vec<Story> {
         .collect()
 }
 
-/// Interrupts the calls of each story until none stops any more, with these faults in turn; then calls each key again,
-/// in the last process and in one more.
+/// Interrupts each story's calls until none stops any more, with these faults in turn; then calls each key again, in
+/// the last process and in one more.
 pub(crate) fn tell(
     fleet: &mut Fleet,
     stories: &mut [Story],
@@ -372,7 +371,7 @@ pub(crate) fn tell(
     }
 }
 
-/// Calls each key again, in this process, which may have the answers, and in one that has not. Nothing happens.
+/// Calls each key again, in this process, which may have the answers, and in another. Nothing happens.
 fn duplicates(
     fleet: &mut Fleet,
     process: &mut Process,
@@ -409,7 +408,7 @@ fn call_all(
     stops.count()
 }
 
-/// Wakes a stalled process up, lets its calls end, and kills it before it does anything in the background.
+/// Wakes a stalled process, lets its calls end, and kills it before any background work.
 fn wake(fleet: &mut Fleet, zombie: &mut Process, stories: &mut [Story]) {
     let before = fleet.effects();
     zombie.wake();

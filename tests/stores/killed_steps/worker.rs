@@ -1,4 +1,4 @@
-//! A process that makes calls with steps, and stops at points of them: to be killed there, or stalled.
+//! A process that makes calls with steps and stops at their points: to be killed there, or stalled.
 //!
 //! ```text
 //! call <key> <body> <seed> [point …]   a call that stops at these points, each once
@@ -53,7 +53,7 @@ const OPERATION: &str = "orders.place";
 /// Enough for the transactions that stop at the same time.
 const CONNECTIONS: u32 = 16;
 
-/// Longer than a call stops, and than a busy machine takes for a reply.
+/// Exceeds a call's stop and a busy machine's delay of a reply.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Settings of a process.

@@ -1,4 +1,4 @@
-//! The three databases, the differences between them that the tests depend on, and an empty one for each test.
+//! The three databases, the differences that concern tests, and an empty one for each test.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
@@ -49,7 +49,7 @@ pub(crate) trait Database: Backend + Copy {
     const LEVELS: &'static [&'static str];
     /// Settings of a session that change the meaning of a text.
     const DIALECTS: &'static [&'static str];
-    /// Texts that end a transaction, some of them by their failure, and whether they commit it.
+    /// Texts that end a transaction, some by failing, and whether they commit it.
     const ENDS: &'static [(&'static str, bool)];
     /// A body of 15 MB, which no server refuses by default.
     const LARGE: &'static str;
@@ -419,7 +419,7 @@ impl TestDatabase {
         patiently(sql, polling).await;
     }
 
-    /// Runs SQL without a store, and returns the first value of the first row.
+    /// Runs SQL beside the store, and returns the first row's first value.
     pub(crate) async fn sql(&self, sql: &str) -> String {
         if let Some((server, name)) = &self.server {
             return server.execute_in(name, sql);
@@ -469,7 +469,7 @@ macro_rules! on_each_other_client_of_a_server {
     };
 }
 
-/// As `on_each_other_client_of_a_server`, by clients whose connections count transactions, so that idem begins one.
+/// As `on_each_other_client_of_a_server`, by clients that count transactions, so that idem begins one.
 macro_rules! on_each_counting_client {
     ($($name:ident),+ $(,)?) => {
         by!(bb8_postgres Bb8Postgres: $($name)+);

@@ -57,7 +57,7 @@ enum OrderError {
     /// An answer: it is committed and replayed, without the writes of the body.
     #[class(business)]
     SoldOut,
-    /// The writes of the body and the claim are undone, and a repeat runs the body.
+    /// The claim and the body's writes are undone; a repeat runs the body.
     #[class(system)]
     Database(String),
     /// A refusal by idem.

@@ -23,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// there still; a later rebalance takes a second less than this.
 const SESSION: Duration = Duration::from_millis(3_500);
 
-/// How long a consumer waits for the end of a rebalance, less 3 s. The mock cluster sends no reply to a member whose
-/// session lapses meanwhile (`rd_kafka_mock_cgrp_classic_session_tmr_cb`), as on a busy machine. Longer than a stall.
+/// A consumer's wait for the end of a rebalance, less 3 s. The mock cluster sends no reply to a member whose session
+/// lapses meanwhile (`rd_kafka_mock_cgrp_classic_session_tmr_cb`), as on a busy machine. Longer than a stall.
 const REJOIN: Duration = Duration::from_secs(8);
 
 /// A consumer group of a topic, and a topic of dead letters.
 pub struct Kafka {
     pub cluster: KafkaCluster,
-    /// The ids that were sent to each partition, in the order of their offsets.
+    /// The ids sent to each partition, in the order of their offsets.
     sent: Mutex<Vec<Vec<String>>>,
     /// Of the same group, and never subscribed.
     group: Arc<BaseConsumer>,

@@ -29,22 +29,22 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// The name in the options of a consumer process.
     const NAME: &'static str;
 
-    /// Whether a kill at any moment leaves one dead letter of a message, and not two.
+    /// Whether a kill at any moment leaves exactly one dead letter of a message.
     const ONE_LETTER: bool;
 
     /// Whether the server keeps its data over a kill.
     const RESTARTS: bool = true;
 
-    /// How long a consumer may be silent, beside the lease, before its messages are another's.
+    /// The permitted silence of a consumer beyond its lease, before its messages are another's.
     const SILENCE: Duration = Duration::ZERO;
 
-    /// The number of consumers that are killed, stalled and replaced in an ordinary run.
+    /// The number of consumers that an ordinary run kills, stalls and replaces.
     const FAULTS: [usize; 3] = [6, 3, 2];
 
-    /// Starts a server that keeps its data over a kill, where it can.
+    /// Starts a server that keeps its data over a kill, where possible.
     fn start() -> impl Future<Output = Self> + Send;
 
-    /// A queue of its own, on a server that others may use at the same time.
+    /// A queue of its own on a server that may be shared.
     fn shared() -> impl Future<Output = Self> + Send {
         Self::start()
     }
@@ -71,7 +71,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// The id and the reason of each dead letter.
     fn dead_letters(&self) -> impl Future<Output = Vec<(String, String)>> + Send;
 
-    /// A consumer of the queue, whose messages are delivered again after this time unless extended.
+    /// A consumer of the queue. Its messages are delivered again after this time unless extended.
     fn source(
         url: &str,
         held: Duration,
@@ -109,7 +109,7 @@ pub trait Subscribed: Broker {
     /// Whether the subscription is there.
     fn is_subscribed(&self) -> impl Future<Output = bool> + Send;
 
-    /// Drops a delivery of a deleted subscription, and checks its verdict where that is an error.
+    /// Drops a delivery of a deleted subscription. Checks its verdict where that is an error.
     fn forgotten(delivery: <Self::Source as Source>::Delivery) -> impl Future<Output = ()> + Send {
         async move { drop(delivery) }
     }

@@ -68,7 +68,7 @@ impl Nats {
     }
 }
 
-/// What the server counts as delivered and not settled, and as not delivered; nothing while there is no durable.
+/// The server's counts of unsettled and of undelivered messages; nothing while there is no durable.
 pub async fn unsettled(client: &jetstream::Context) -> Option<usize> {
     let consumer = client.get_consumer_from_stream(DURABLE, STREAM).await;
     let consumer: PullConsumer = consumer.ok()?;

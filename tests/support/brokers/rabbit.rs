@@ -17,7 +17,7 @@ use tokio::task::block_in_place;
 
 use super::Broker;
 
-/// Of the tests that do not disturb it, each with queues of its own.
+/// Shared by the tests that do not disturb it, each with its queues.
 static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
 
 /// Brokers that earlier tests had for themselves: a start takes seven seconds of the processor.
@@ -47,7 +47,7 @@ const CLOSE: &str = r#"
     end,
     [Close(element(1, Consumer)) || Consumer <- rabbit_amqqueue:consumers(Queue)]."#;
 
-/// A quorum queue, or a classic one, and that of its dead letters.
+/// A quorum queue or a classic one, and its dead letters' queue.
 #[derive(Debug)]
 pub struct Rabbit<const CLASSIC: bool> {
     pub server: Arc<RabbitServer>,
@@ -56,7 +56,7 @@ pub struct Rabbit<const CLASSIC: bool> {
     pub is_reusable: bool,
 }
 
-/// A broker that may have been killed and is up again serves the next test.
+/// A broker that was killed and is up again serves the next test.
 impl<const CLASSIC: bool> Drop for Rabbit<CLASSIC> {
     fn drop(&mut self) {
         if self.is_reusable && !panicking() && self.server.is_running() {

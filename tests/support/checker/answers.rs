@@ -97,7 +97,7 @@ impl<'a> Checker<'a, '_> {
         answers
     }
 
-    /// Whether a caller may have received the answer without its having been stored.
+    /// Whether a caller may have received an answer that is not stored.
     ///
     /// That takes an outage that begins before the caller receives it. With the last renewal before the outage,
     /// the lease is over one lease after its beginning at the latest.
@@ -146,7 +146,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// A call that begins after a caller received another answer gets that one, unless it was taken back again.
+    /// A call after another caller's answer gets that one, unless it was taken back.
     fn stale(&mut self, answers: &[Answer<'a>]) {
         if self.key.settlings.is_empty() {
             return;
@@ -176,8 +176,8 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Whether the answer was the key's at some moment after `from` and before `to`: a call began and received
-    /// it between the two, or an operator gave it.
+    /// Whether the key had the answer at some moment between `from` and `before`: a call began and received it between
+    /// the two, or an operator gave it.
     fn is_newer(&self, answer: &Answer<'_>, from: u64, to: u64) -> bool {
         let within =
             |begun: u64, told: Option<u64>| begun > from && told.is_some_and(|told| told < to);
@@ -194,7 +194,7 @@ impl<'a> Checker<'a, '_> {
         self.key.calls.iter().filter(got)
     }
 
-    /// After a caller received an answer, no body starts, and every caller gets it.
+    /// After a caller received an answer, no body starts. Every caller gets it.
     fn kept(&mut self, answer: &Answer<'a>) {
         let from = answer.begun();
         let payload = answer.teller.map(|call| call.payload);

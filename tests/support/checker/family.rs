@@ -14,7 +14,7 @@ pub enum Family {
     Reset,
     /// Another payload after a system error.
     Corrected,
-    /// In a transaction of a SQL database, with a row in a ledger.
+    /// In a transaction of a SQL database, with a row in its ledger.
     Booked,
 }
 
@@ -51,7 +51,7 @@ impl Family {
         found.map_or(Self::Plain, |(family, ..)| *family)
     }
 
-    /// The letter that a key of the family begins with, and the name of the operation.
+    /// The first letter of a family's key, and the operation's name.
     pub fn names(self) -> (char, &'static str) {
         let found = FAMILIES.iter().find(|(family, ..)| *family == self);
         let (_, letter, name) = found.expect("each has a row");

@@ -7,7 +7,7 @@ use std::{fmt, fs, io};
 /// Worker processes at one time; a process number modulo this is its seat.
 pub const SEATS: u32 = 4;
 
-/// The leases of all claims lapse in the store at once, which no process sees.
+/// The leases of all claims lapse in the store at once, unseen by processes.
 pub const LAPSE: &str = "lapse";
 
 /// What a fault affects.
@@ -32,7 +32,7 @@ pub struct Faults(Vec<Fault>);
 /// Time for new connections after a fault, and for queued commands.
 const GRACE: u64 = 1_500_000;
 
-/// What kept processes from the store for long enough to let a lease lapse.
+/// Outages of the store that were long enough to let a lease lapse.
 #[derive(Debug)]
 pub(super) struct Outage {
     /// That of its longest fault.
@@ -121,7 +121,7 @@ impl Faults {
         faults.any(|fault| fault.kind == LAPSE && fault.touches(from, to))
     }
 
-    /// Whether there was a fault of one of these kinds in this span.
+    /// Whether this span has a fault of one of these kinds.
     pub(super) fn any(&self, kinds: &[&str], from: u64, to: u64) -> bool {
         !kinds.is_empty()
             && self
@@ -129,8 +129,8 @@ impl Faults {
                 .any(|fault| kinds.contains(&&*fault.kind))
     }
 
-    /// Outages of the store for this process, of `least` microseconds, that touch the span. Faults that follow
-    /// each other closely are one outage: connections are not made between them.
+    /// This process's outages of the store of at least `least` microseconds in the span. Faults that follow each other
+    /// closely are one outage: connections are not made between them.
     pub(super) fn outages(&self, process: u32, from: u64, to: u64, least: u64) -> Vec<Outage> {
         let mut outages: Vec<Outage> = Vec::new();
         // One that began long before may reach into the span.

@@ -89,8 +89,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the journals of a directory, line by line, with the number of the process. What a killed process left of its
-/// last line is skipped.
+/// Reads the journals of a directory, line by line with the process's number. What a killed process left of its last
+/// line is skipped.
 pub fn read(dir: &Path, mut each: impl FnMut(u32, &str)) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

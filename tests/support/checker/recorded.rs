@@ -1,4 +1,4 @@
-//! What the store remembers of a key, beside what its processes wrote down.
+//! The store's record of a key, beside the journals of its processes.
 
 use super::{Checker, End, Family, Start, What};
 
@@ -42,7 +42,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The ledger has a row of each answer, and at most one of a call without an answer.
+    /// The ledger has a row of each answer, and at most one otherwise.
     pub(super) fn ledger(&mut self) {
         let rows = &self.key.rows;
         if rows.len() > 1 {

@@ -3,7 +3,7 @@
 use super::{Call, Checker, End, Family, SLACK, Start, What};
 
 impl Checker<'_, '_> {
-    /// After a caller received an unknown outcome, no body starts until an operator resolves or resets it.
+    /// After a caller received an unknown outcome, no body starts. An operator's resolution or reset ends this.
     pub(super) fn unknowns(&mut self) {
         if self.family == Family::Reconciled {
             return;
@@ -33,7 +33,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A body whose call begins after another body has started has a greater fence, and no two have the same.
+    /// A body whose call begins after another body's start has a greater fence. No two have the same.
     pub(super) fn fences(&mut self) {
         let starts = self.starts.iter();
         let starts = starts.filter_map(|(call, start)| Some((*call, start.at, start.fence?)));
@@ -49,7 +49,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// An answer names the payload of its call, and is one of its key.
+    /// An answer names its call's payload, and is one of its key.
     pub(super) fn payloads(&mut self) {
         for call in &self.key.calls {
             match &call.told {
@@ -74,7 +74,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Whether a body of the key, or an operator, may have given this answer.
+    /// Whether a body of the key, or an operator, may have answered so.
     fn is_given(&self, text: &str) -> bool {
         let gives = |(_, start): &(&Call, &Start)| match &start.end {
             // It may have ended, and its process was killed.

@@ -2,7 +2,7 @@
 
 use super::{Call, Checker, End, Family, Start, What};
 
-/// The share of a lease, in per cent, after which one that is not renewed may have lapsed: clocks of servers are slewed.
+/// The percentage of a lease after which an unrenewed one may have lapsed: clocks of servers are slewed.
 const LEAST: u64 = 95;
 
 type Run<'a> = (&'a Call, &'a Start);
@@ -40,7 +40,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Why a body starts though another one had started, and whether it may have had its claim before that.
+    /// Why a body starts after another one, and whether its claim may precede that.
     fn explained(
         &self,
         (owner, holder): Run<'_>,

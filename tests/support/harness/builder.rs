@@ -12,7 +12,7 @@ use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
-/// A server that did not start, with the reason and the server's output.
+/// A server that did not start: the reason and its output.
 #[derive(Debug)]
 pub(crate) struct StartError {
     message: String,
@@ -75,7 +75,7 @@ impl RedisServerBuilder {
         self.args(["--appendonly", "yes", "--appendfsync", "everysec"])
     }
 
-    /// Keeps data over `kill` and `restart`, on disk before a command is answered.
+    /// Keeps data over `kill` and `restart`: on disk before a command is answered.
     pub fn append_only_always(self) -> Self {
         self.args(["--appendonly", "yes", "--appendfsync", "always"])
     }
@@ -115,8 +115,7 @@ impl RedisServerBuilder {
         }
     }
 
-    /// Like [`tls`](RedisServerBuilder::tls), and only for clients with a certificate of the same
-    /// authority.
+    /// Like [`tls`](RedisServerBuilder::tls), for clients with a certificate of the same authority.
     pub fn tls_client_auth(mut self) -> Self {
         self.tls_client_auth = true;
         self.tls()
@@ -150,7 +149,7 @@ impl RedisServerBuilder {
     }
 }
 
-/// The program that the variable names, or the first one of the usual places.
+/// The program that the variable names, or the first of the usual places.
 pub(crate) fn find(
     variable: &str,
     named: Option<OsString>,
@@ -167,7 +166,7 @@ pub(crate) fn find(
     found.ok_or_else(|| StartError::new(advice()))
 }
 
-/// A program by its path, or by a name that is looked up in `PATH`.
+/// A program by its path, or by its name in `PATH`.
 pub(crate) fn find_program(wanted: &Path) -> Option<PathBuf> {
     if wanted.components().count() > 1 {
         return Some(wanted.to_owned()).filter(|path| is_program(path));

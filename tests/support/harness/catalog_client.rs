@@ -11,7 +11,7 @@ use crate::edition::in_workspace;
 
 /// Variable that names another Python, which has `PyIceberg`.
 const VARIABLE: &str = "IDEM_PYICEBERG_PYTHON";
-/// Path at which `scripts/test tools` installs `PyIceberg`, below the root of the workspace.
+/// Path of the `PyIceberg` of `scripts/test tools`, below the workspace's root.
 const PLACE: &str = "target/servers/pyiceberg-0.12.0/bin/python";
 
 const SCRIPT: &str = include_str!("catalog_client.py");
@@ -27,8 +27,8 @@ pub struct CatalogClient {
 }
 
 impl CatalogClient {
-    /// Starts a client of the catalog at `base`, such as `http://127.0.0.1:8181`, with a bearer token. The panic without
-    /// `PyIceberg` names the remedy.
+    /// Starts a client of the catalog at `base` with a bearer token. `base` is an address such as
+    /// `http://127.0.0.1:8181`. The panic without `PyIceberg` names the remedy.
     pub fn start(base: &str, token: &str, timeout: Duration, with_keys: bool) -> Self {
         let python = find(VARIABLE, env::var_os(VARIABLE), in_workspace(PLACE), || {
             format!(

@@ -10,8 +10,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// A new authority with a certificate for servers at 127.0.0.1 and `localhost`, and one for
-/// clients. Clones share them.
+/// A new authority with certificates for clients and for servers at 127.0.0.1 and `localhost`. Clones share them.
 ///
 /// Certificates of different values do not trust each other: `Certificates::new()` is how a test gets wrong ones.
 #[derive(Clone)]
@@ -54,8 +53,7 @@ impl Certificates {
         &self.client.key
     }
 
-    /// Writes the server's files into a directory, and returns the settings of a Redis that name
-    /// the files.
+    /// Writes the server's files into a directory. Returns a Redis's settings that name them.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut settings = Vec::new();
         for (setting, file, pem) in [

@@ -12,9 +12,8 @@ use nix::unistd::Pid;
 
 use crate::FakeClock;
 
-/// Reads a pid, then waits for the end of its input, which comes when the process that holds the
-/// other end of the pipe dies, by any cause. Then it runs the will, if there is one, kills the
-/// child, and removes its directory.
+/// Reads a pid, then waits for the end of its input. It comes when the process at the other end of the pipe dies, by
+/// any cause. Then it runs the will, if there is one, kills the child, and removes its directory.
 const WATCHDOG: &str = r#"
 read -r pid || exit 0
 read -r _
@@ -27,7 +26,7 @@ if [ -n "$1" ]; then rm -rf -- "$1"; fi
 /// pipe, so the rest of the input is the program's.
 const GATE: &str = r#"read -r _ && exec "$@""#;
 
-/// A child process, killed when dropped, and killed by a watchdog when this process dies first.
+/// A child process, killed on drop, or by a watchdog after this process's death.
 ///
 /// `PR_SET_PDEATHSIG` would be shorter, but it needs `unsafe`, is Linux only, and fires when the
 /// *thread* that started the child ends, which kills servers shared between tests.
@@ -129,7 +128,7 @@ impl Guarded {
         Ok(self.status)
     }
 
-    /// Whether the child has ended and its pid may be that of another process.
+    /// Whether the child has ended. Its pid may then be another process's.
     pub(crate) fn was_waited_for(&self) -> bool {
         self.status.is_some() || self.lost
     }

@@ -22,8 +22,7 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Log message of a driver that listens.
 const READY: &str = "was started successfully on port ";
 
-/// A `chromedriver` on a loopback port, stopped when the value is dropped, with all the browsers
-/// that it has started.
+/// A `chromedriver` on a loopback port, stopped with all its browsers on drop.
 ///
 /// A client of the W3C's `WebDriver` connects to its [`url`](ChromeDriver::url), with the
 /// [`capabilities`](Chromium::capabilities) of a [`chromium`](ChromeDriver::chromium). A driver

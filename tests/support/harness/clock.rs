@@ -1,4 +1,4 @@
-//! The clock of a server, set by a test while the server runs.
+//! The clock of a running server, set by a test.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl FakeClock {
         ])
     }
 
-    /// Removes the shared memory and the semaphore that outlive a killed process with such a clock.
+    /// Removes the shared memory and the semaphore that outlive a process with such a clock.
     pub(crate) fn tidy(pid: u32) {
         for name in ["faketime_shm", "sem.faketime_sem"] {
             // Most processes have none.

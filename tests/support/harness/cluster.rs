@@ -142,8 +142,7 @@ impl ClusterSetup {
         })
     }
 
-    /// Makes a replica the primary, in coordination with the old one, and waits until every node
-    /// has the new map.
+    /// Makes a replica the primary in coordination with the old one. Waits until every node has the new map.
     pub fn failover(&self, replica: &RedisServer) {
         assert!(
             myself(replica).is_ok_and(|node| !node.is_primary()),
@@ -172,8 +171,8 @@ impl ClusterSetup {
         })
     }
 
-    /// Waits until all nodes that are up have the same view, serve all slots between them, and
-    /// all replicas among them are in sync.
+    /// Waits until all nodes that are up agree. They serve all slots between them, and all replicas among them are in
+    /// sync.
     pub fn await_settled(&self) {
         poll::until("a whole cluster", || {
             self.all_say_ok()?;
@@ -182,12 +181,12 @@ impl ClusterSetup {
         });
     }
 
-    /// Moves a slot with all its keys to another primary, and waits until every node has the new map.
+    /// Moves a slot with all its keys to another primary. Waits until every node has the new map.
     pub fn migrate_slot(&self, slot: u16, target: &RedisServer) {
         self.begin_migration(slot, target).finish();
     }
 
-    /// Begins to move a slot to another primary, without moving any key yet.
+    /// Begins to move a slot to another primary, without its keys.
     pub fn begin_migration<'a>(&'a self, slot: u16, target: &'a RedisServer) -> SlotMigration<'a> {
         let source = self.node_of_slot(slot);
         assert_ne!(
@@ -198,8 +197,7 @@ impl ClusterSetup {
         SlotMigration::begin(self, slot, source, target)
     }
 
-    /// Makes every key under `prefix` older by `age` on all primaries, see
-    /// [`RedisServer::advance`].
+    /// Ages every key under `prefix` by `age` on all primaries, see [`RedisServer::advance`].
     pub fn advance(&self, age: Duration, prefix: &str) -> usize {
         let primaries = poll::until("the primaries", || self.owners());
         primaries.iter().map(|node| node.advance(age, prefix)).sum()
@@ -229,7 +227,7 @@ impl ClusterSetup {
         reply
     }
 
-    /// Runs a command on the node of `key` and returns its reply as text, see [`RedisServer::cli`].
+    /// The text of a command's reply by the node of `key`, see [`RedisServer::cli`].
     pub fn cli<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> String {
         match self.reply(key, command) {
             Reply::Error(error) => panic!("a command is refused: {error}"),
@@ -241,7 +239,7 @@ impl ClusterSetup {
         (MemberUser::NAME, self.user.secret())
     }
 
-    /// Makes `target` the owner of a slot, and waits until every node has the new map.
+    /// Makes `target` a slot's owner, and waits for every node's new map.
     ///
     /// One slot at a time: two nodes that become owners at the same moment do so with the same epoch, which a third
     /// node takes for a stale claim, and a slot can end without an owner.
@@ -255,7 +253,7 @@ impl ClusterSetup {
         self.await_owner(slot, target);
     }
 
-    /// Changes the state of a slot on a node, with regard to another one.
+    /// Changes the state of a slot on a node with regard to another.
     pub(crate) fn set_slot(node: &RedisServer, slot: u16, state: &str, other: &RedisServer) {
         let id = other.cli(&["CLUSTER", "MYID"]);
         node.cli(&["CLUSTER", "SETSLOT", &slot.to_string(), state, &id]);

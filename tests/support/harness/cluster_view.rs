@@ -37,7 +37,7 @@ impl ClusterView {
         myself.ok_or_else(|| "a node does not know itself".to_owned())
     }
 
-    /// The node on a port, which must be known, connected and not suspected to be down.
+    /// The node on a port. It must be known, connected and not suspected to be down.
     pub(crate) fn healthy(&self, port: u16) -> Result<&NodeView, String> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.port == port);
@@ -91,7 +91,7 @@ impl NodeView {
         self.is_primary() && !self.slots.is_empty()
     }
 
-    /// Of two nodes that claim a slot, the one with the higher epoch owns it.
+    /// Of two nodes that claim a slot, the higher epoch owns it.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -15,8 +15,8 @@ use crate::server::{Description, Family, Ready};
 use crate::url::credentials;
 use crate::{FakeClock, Server, StartError, template};
 
-/// A database server on a loopback port, stopped when the value is dropped: the common part of
-/// [`PostgresServer`](crate::PostgresServer) and [`MariaDbServer`](crate::MariaDbServer).
+/// A database server on a loopback port, stopped on drop: the common part of [`PostgresServer`](crate::PostgresServer)
+/// and [`MariaDbServer`](crate::MariaDbServer).
 ///
 /// It is a [`Server`].
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl DatabaseServer {
         })
     }
 
-    /// The URL of the database `idem`, for the user `idem`, who has all rights.
+    /// The URL of the database `idem` for the user `idem` with all rights.
     pub fn url(&self) -> String {
         self.url_of("idem")
     }
@@ -88,7 +88,7 @@ impl DatabaseServer {
         format!("{}://idem@{addr}/idem", self.product.facts().scheme)
     }
 
-    /// The URL of the database `idem`, for the user `app`, who needs a password.
+    /// The URL of the database `idem` for the user `app` with its password.
     pub fn password_url(&self) -> String {
         self.url_as(APP.0, APP.1)
     }
@@ -137,7 +137,7 @@ impl DatabaseServer {
 
 is_a!(DatabaseServer.server: Server);
 
-/// Whether this server, not another one on its port, is up and has recovered its data.
+/// Whether this server, not another on its port, has recovered its data.
 fn answers(product: &dyn Product, addr: SocketAddr, dir: &Path) -> bool {
     // Cheaper than a client, which most of the time would come too early.
     let listens = TcpStream::connect(addr).is_ok();

@@ -7,16 +7,16 @@ use std::{env, fs, io, thread};
 
 use nix::sys::statvfs::statvfs;
 
-/// Set to anything, this variable keeps the directories of tests that passed, too.
+/// If set, this variable keeps the directories of passed tests, too.
 const KEEP: &str = "IDEM_TEST_KEEP";
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A file system in memory, and the bytes that it must have left for one more server.
+/// A file system in memory, and its required space for another server.
 const MEMORY: &str = "/dev/shm";
 const ROOM: u64 = 4 << 30;
 
-/// A directory under the system's temporary one, removed on drop unless the thread panics.
+/// A temporary directory, removed on drop unless the thread panics.
 #[derive(Debug)]
 pub struct TestDir {
     path: PathBuf,

@@ -45,7 +45,7 @@ impl Edition {
     }
 }
 
-/// The paths that this one may have, below the root of the workspace.
+/// The possible paths of this edition, below the workspace's root.
 pub(crate) fn in_workspace(place: &str) -> impl Iterator<Item = PathBuf> {
     // Cargo names the crate whose tests run; without Cargo, the path is that of the build.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);

@@ -37,12 +37,12 @@ impl Process {
     }
 }
 
-/// Kills the children of a stopped process, and returns once they have ended.
+/// Kills the children of a stopped process, and waits for their ends.
 pub(crate) fn kill_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGKILL, "Z")
 }
 
-/// Stops the children of a stopped process, and returns once they are stopped too.
+/// Stops the children of a stopped process, and waits until they are stopped.
 pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGSTOP, "TZ")
 }
@@ -51,7 +51,7 @@ pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGCONT, "")
 }
 
-/// Kills a process and all others of the group that it leads, and returns once they have ended.
+/// Kills a process and its group, and returns once all have ended.
 ///
 /// It must not have been waited for: the group could be that of another process.
 pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
@@ -65,7 +65,7 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns once no process is left with a path in this directory among its arguments.
+/// Waits until no process has a path in this directory among its arguments.
 pub(crate) fn wait_for_those_of(dir: &Path) {
     let dir = dir.to_string_lossy();
     poll::until("the other processes of a server end", || {

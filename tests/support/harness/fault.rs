@@ -8,13 +8,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The server executes the request, and the client's connection is cut in place of the reply.
+    /// The client's connection is cut in place of the reply to an executed request.
     DropReply,
     /// The reply comes later.
     DelayReply(Duration),
-    /// The server gets a copy at once, on a connection of its own, whose reply is dropped.
+    /// The server gets a copy at once, on its own connection without a reply.
     Double,
-    /// The client's connection is cut, and the server gets the request later, on a connection of its own.
+    /// The client's connection is cut. The server gets the request later, on its own connection.
     DelayRequest(Duration),
     /// Both connections are closed when the server has got the request.
     Cut,
@@ -32,7 +32,7 @@ impl Traps {
         self.0.push((bytes.to_vec(), fault));
     }
 
-    /// Removes the first trap of a request, of the doubling ones or of the others.
+    /// Removes the first trap of a request: a doubling one or another.
     pub(crate) fn spring(&mut self, request: &[u8], doubles: bool) -> Option<Fault> {
         let springs = |(bytes, fault): &(Vec<u8>, Fault)| {
             (*fault == Fault::Double) == doubles && contains(request, bytes)

@@ -16,7 +16,7 @@ use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 /// Variable that names another server.
 const SERVER: &str = "IDEM_MARIADB_SERVER";
 
-/// A `mariadbd`, or a `mysqld` of `MySQL`, on a loopback port, stopped when the value is dropped.
+/// A `mariadbd`, or a `mysqld` of `MySQL`, on a loopback port, stopped on drop.
 ///
 /// It has a user `idem` with all rights and no password, a user `app` with a password,
 /// and a database `idem` in which both have all rights. For its functions see
@@ -232,7 +232,7 @@ fn required(server: &Path, names: &[&str]) -> Result<PathBuf, StartError> {
     })
 }
 
-/// A program beside the server, at the place of packages or of archives.
+/// A program beside the server, as placed by packages and archives.
 fn beside(server: &Path, names: &[&str]) -> Option<PathBuf> {
     let dir = server.parent()?;
     let root = dir.parent()?;

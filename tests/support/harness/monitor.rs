@@ -8,7 +8,7 @@ use crate::{Reply, RespConn};
 /// A command as the server received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// `127.0.0.1:<port>` of the client, or `lua` for a command issued by a script.
+    /// `127.0.0.1:<port>` of the client, or `lua` for a command of a script.
     pub client: String,
     /// The name in upper case, such as `EVALSHA`.
     pub name: String,
@@ -44,7 +44,7 @@ impl Monitor {
         Self { watching, control }
     }
 
-    /// The commands since the last call, including those of `cli` and of scripts.
+    /// The commands since the last call, including those of `cli` and scripts.
     ///
     /// Includes every command that was answered before this call: the session sends a command of its
     /// own and reads until that one arrives.
@@ -73,7 +73,7 @@ impl Monitor {
         }
     }
 
-    /// The names of the clients' commands since the last call, without those of scripts.
+    /// The names of the clients' commands since the last call, without scripts' commands.
     pub fn names(&mut self) -> Vec<String> {
         let sent = self.commands().into_iter();
         sent.filter(|command| !command.is_from_script())

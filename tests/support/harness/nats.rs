@@ -16,7 +16,7 @@ const BINARY: &str = "IDEM_NATS_SERVER";
 /// The places of the server; the second is that of Debian's package, which is not in every user's PATH.
 const PLACES: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
 
-/// A `nats-server` with `JetStream` on a loopback port, stopped when the value is dropped.
+/// A `nats-server` with `JetStream` on a loopback port, stopped on drop.
 ///
 /// Its streams are on disk, though not synced, and survive `kill` and `restart`. A server
 /// dropped by a panicking test prints the end of its log and keeps its directory.

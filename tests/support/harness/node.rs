@@ -8,14 +8,13 @@ use crate::edition::in_workspace;
 use crate::worker::WorkerBuilder;
 
 const VARIABLE: &str = "IDEM_NODE";
-/// The Node.js that `scripts/test tools` fetches where the system's is too old, below the root of the workspace.
+/// The Node.js of `scripts/test tools`, below the workspace's root. It is fetched where the system's is too old.
 const FETCHED: &str = "target/servers/node-24.19.0/bin/node";
-/// Directory in which `scripts/test tools` installs the packages of `npm/package-lock.json`, below the root of the
-/// workspace.
+/// Directory of the packages of `npm/package-lock.json`, below the workspace's root. `scripts/test tools` installs
+/// them.
 const PACKAGES: &str = "target/servers/npm/node_modules";
 
-/// A script in a process of Node.js, which can require the packages of `npm/package.json`. The panic without them names
-/// the remedy.
+/// A script in a process of Node.js with the packages of `npm/package.json`. The panic without them names the remedy.
 pub(crate) fn node(script: &str) -> WorkerBuilder {
     let advice = || {
         format!(

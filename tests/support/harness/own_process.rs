@@ -8,7 +8,7 @@ use crate::{Worker, WorkerBuilder};
 /// Variable that is set in the process of such a test.
 const VARIABLE: &str = "IDEM_TESTS_OWN_PROCESS";
 
-/// Runs the calling test's body in a process of its own, which `set_up` prepares.
+/// Runs the calling test's body in its own process, prepared by `set_up`.
 ///
 /// The test does nothing else: in that process this function is called again, and runs the body. The body is a closure
 /// written in the test, by whose type the test is found.

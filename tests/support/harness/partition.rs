@@ -25,8 +25,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Puts a proxy in front of each server, which from now on announces the proxy and connects from
-    /// its own address. Other members must not have learned of the server before.
+    /// Puts a proxy before each server. From now on a server announces its proxy and connects from its own address.
+    /// Other members must not have learned of the server before.
     pub(crate) fn between(servers: &[RedisServer], watchers: usize) -> Self {
         let proxies: Vec<_> = servers
             .iter()
@@ -96,8 +96,8 @@ pub(crate) fn source(member: usize) -> IpAddr {
     Ipv4Addr::new(127, 0, 1, number).into()
 }
 
-/// Whether the source address is a setting of its own, as it is from Redis 7 on. Before,
-/// it is the first address that a server listens on.
+/// Whether the source address is a separate setting, as since Redis 7. Before, it is the first address that a server
+/// listens on.
 pub(crate) fn names_source(server: &RedisServer) -> bool {
     !server
         .cli(&["CONFIG", "GET", "bind-source-addr"])

@@ -14,7 +14,7 @@ use crate::worker::WorkerBuilder;
 
 /// Variable that names another Python, which has the SDK.
 const VARIABLE: &str = "IDEM_STRIPE_PYTHON";
-/// Path at which `scripts/test tools` installs the SDK, below the root of the workspace.
+/// Path of the SDK of `scripts/test tools`, below the workspace's root.
 const PLACE: &str = "target/servers/stripe-16.1.0/bin/python";
 
 /// The program of a [`PaymentSdk`].
@@ -22,7 +22,7 @@ const PLACE: &str = "target/servers/stripe-16.1.0/bin/python";
 pub enum Sdk {
     StripeForNode,
     StripeForPython,
-    /// The reference client of x402, which answers a 402 by the same request with a signed payment. It needs no network
+    /// The reference client of x402. It answers a 402 by the same request with a signed payment. It needs no network
     /// beside the server.
     X402ForNode,
 }
@@ -50,7 +50,7 @@ fn python() -> PathBuf {
     python.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An official SDK in a process of its own, killed on drop, which pays a server on loopback.
+/// An official SDK in its own process, which pays a server on loopback. It is killed on drop.
 ///
 /// Those of Stripe repeat a request on their own when the connection fails, or the status is 409 or at least 500, unless
 /// the reply's header `Stripe-Should-Retry` decides otherwise; at first after 0.5 s. That of x402 repeats none, so that its

@@ -14,14 +14,14 @@ use crate::{DatabaseServer, Server, StartError};
 /// The places of the program; the second is that of Debian's package, which is not in every user's PATH.
 const PLACES: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
 
-/// A `pgbouncer` with transaction pooling on a loopback port, stopped when the value is dropped.
+/// A `pgbouncer` with transaction pooling on a loopback port, stopped on drop.
 ///
 /// Every client is the user `idem` of the server, and needs no password.
 #[derive(Debug)]
 pub struct PgBouncer(Server);
 
 impl PgBouncer {
-    /// Starts one in front of the server, with settings of its section `[pgbouncer]`.
+    /// Starts one before the server, with settings of its section `[pgbouncer]`.
     pub fn start(server: &DatabaseServer, settings: &[(&str, &str)]) -> Self {
         started(|| Self::launch(server, settings))
     }

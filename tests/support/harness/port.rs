@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::{env, io, process};
 
-/// Below the range that systems hand out for port 0 and for outgoing connections. A port from
-/// that range could be taken by any client while its server is down for a restart.
+/// Below the system's range of ports for port 0 and outgoing connections. A port from that range could be taken by any
+/// client while its server is down for a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
 /// Offset of a cluster node's bus port, by default.
 const BUS: u16 = 10_000;
 
-/// A port on loopback that no other harness, in this process or another, will use.
+/// A loopback port that no other harness uses, also of other processes.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,

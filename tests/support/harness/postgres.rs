@@ -181,7 +181,7 @@ impl Product for Postgres {
         command
     }
 
-    /// A small piece of shared memory marks a data directory as in use. Systems allow some thousands of them, and a
+    /// A small piece of shared memory marks a data directory as used. Systems allow some thousands of them, and a
     /// killed server leaves its own behind.
     fn tidy(&self, dir: &Path) {
         let lock = fs::read_to_string(dir.join("data/postmaster.pid")).unwrap_or_default();

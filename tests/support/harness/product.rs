@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::StartError;
 use crate::account::Account;
 
-/// A user with a password, who owns the database `idem` and nothing else.
+/// A user with a password, who owns the database `idem` alone.
 pub(crate) const APP: (&str, &str) = ("app", "pass@word");
 
 /// What does not depend on the installation.
@@ -38,7 +38,7 @@ pub(crate) trait Product: Debug + Send + Sync {
 
     fn server(&self) -> &Path;
 
-    /// A data directory with the users and the database of every new server.
+    /// A data directory with every new server's users and database.
     fn template(&self) -> Result<PathBuf, StartError>;
 
     /// The command line of a server whose data is in `dir/data`.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::fault::{Chooser, Traps, contains, next_http_request, next_piece};
 use crate::{Fault, HANG_LIMIT, Partition};
 
-/// A proxy on loopback in front of a server, with switches for network faults.
+/// A proxy on loopback before a server, with switches for network faults.
 ///
 /// Requests that were passed on reach the server even when their connection is cut afterwards. A request is what arrives
 /// in one piece, or [a message of HTTP](Self::http).
@@ -29,16 +29,16 @@ pub struct ProxyStats {
     pub connections: usize,
     /// Connections that are open now.
     pub live: usize,
-    /// Requests that were passed on and whose reply was dropped together with the connection.
+    /// Forwarded requests whose reply was dropped together with the connection.
     pub dropped_replies: usize,
-    /// Requests that were or will be passed on by a connection of their own, and have no reply yet.
+    /// Requests that a connection of their own forwards now or later, without a reply yet.
     pub waiting_copies: usize,
     /// Such requests that have a reply.
     pub answered_copies: usize,
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
-    /// Bytes dropped by the black hole, and of forgotten connections, in both directions.
+    /// Bytes dropped in both directions by the black hole and forgotten connections.
     pub swallowed_bytes: usize,
 }
 
@@ -49,13 +49,13 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Pumps decide under the lock whether to pass their bytes on, so a switch takes effect at once.
+/// Pumps decide under the lock whether to forward, so that switches take effect immediately.
 #[derive(Debug, Default)]
 struct State {
     links: HashMap<usize, Link>,
     stats: ProxyStats,
     traps: Traps,
-    /// What replies say, and what the client reads in its place, of the same length.
+    /// Texts of replies and their replacements of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
     /// The connection of the next request is to be forgotten.
@@ -82,7 +82,7 @@ struct Link {
 }
 
 impl TcpProxy {
-    /// Starts a proxy in front of `target`, which need not be up yet.
+    /// Starts a proxy before `target`, which need not be up yet.
     pub fn start(target: SocketAddr) -> Self {
         Self::listen(target, None)
     }
@@ -129,12 +129,12 @@ impl TcpProxy {
         self.addr
     }
 
-    /// The URL of a Redis behind the proxy, for its default user without a password.
+    /// The URL of a Redis behind the proxy, for its passwordless default user.
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
-    /// Puts another server behind the proxy, as a name that is resolved anew; live connections stay with theirs.
+    /// Puts another server behind the proxy, like a name that resolves anew; live connections stay with theirs.
     pub fn lead_to(&self, target: SocketAddr) {
         *self.shared.target() = target;
     }
@@ -150,7 +150,7 @@ impl TcpProxy {
         self.shared.cut(|link| contains(&link.last, bytes))
     }
 
-    /// Drops all data in both directions, on live and on new connections, or stops doing so.
+    /// Drops all data in both directions, on live and new connections, or stops that.
     ///
     /// A connection that lost bytes is cut when the hole closes, because its stream is corrupt.
     pub fn black_hole(&self, open: bool) {
@@ -160,18 +160,18 @@ impl TcpProxy {
         }
     }
 
-    /// Drops all data of the live connections, as a firewall that has forgotten them; new ones are served.
+    /// Drops all data of live connections, like a firewall that forgot them; new ones are served.
     pub fn forget_live(&self) {
         let mut state = self.shared.lock();
         state.links.values_mut().for_each(|link| link.torn = true);
     }
 
-    /// Passes the next request on, and drops all data of its connection from then on; others are served.
+    /// Forwards the next request, and drops its connection's data from then on; others are served.
     pub fn forget_next(&self) {
         self.shared.lock().forget_next = true;
     }
 
-    /// Cuts or silences the links of connections from `peer`, present and future ones.
+    /// Cuts or silences connections from `peer`, present and future ones.
     pub fn separate(&self, peer: IpAddr, how: Partition) {
         self.shared.lock().apart.insert(peer, how);
         if how == Partition::Cut {
@@ -185,19 +185,19 @@ impl TcpProxy {
         self.shared.cut(|link| link.torn);
     }
 
-    /// Passes the next request on, then cuts its connection in place of the reply: the server has
-    /// executed it, and the client cannot know. May be called several times in advance.
+    /// Forwards the next request, and cuts its connection in place of the reply: the server has executed it, and the
+    /// client cannot know. May be called several times in advance.
     pub fn drop_next_reply(&self) {
         self.drop_next_reply_to("");
     }
 
-    /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
-    /// the name of a command or a key.
+    /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`. These are the name of a command
+    /// or a key.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
         self.lay(bytes, Fault::DropReply);
     }
 
-    /// Delays the reply to the next request that contains `bytes` by at least `delay`.
+    /// Delays the reply to the next request with `bytes` by at least `delay`.
     pub fn delay_next_reply_to(&self, bytes: impl AsRef<[u8]>, delay: Duration) {
         self.lay(bytes, Fault::DelayReply(delay));
     }
@@ -211,8 +211,8 @@ impl TcpProxy {
         self.shared.lock().traps.lay(bytes.as_ref(), fault);
     }
 
-    /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
-    /// the IP address, and the port in four bytes. Only data that arrives in one piece is searched.
+    /// Replaces a server's address in the replies of Kafka's brokers: the text of the IP address, and the port in four
+    /// bytes. Only data that arrives in one piece is searched.
     pub fn announce(&self, server: SocketAddr, in_its_place: SocketAddr) {
         let of = |addr: SocketAddr| {
             let mut bytes = addr.ip().to_string().into_bytes();
@@ -232,7 +232,7 @@ impl TcpProxy {
         self.shared.lock().now()
     }
 
-    /// Ends the proxy when its clients are gone, and each copy of a request has its reply.
+    /// Ends the proxy without clients, after the replies to all copied requests.
     pub fn finish(self) -> ProxyStats {
         self.wait_until(|seen| seen.live == 0 && seen.waiting_copies == 0)
     }
@@ -353,7 +353,7 @@ impl Shared {
         }
     }
 
-    /// Passes a request on later, on a connection of its own, and drops the reply.
+    /// Forwards a request later on its own connection, and drops the reply.
     fn pass_copy(self: &Arc<Self>, request: Vec<u8>, later: Duration) {
         self.lock().stats.waiting_copies += 1;
         let shared = Arc::clone(self);

@@ -45,7 +45,7 @@ const EVALUATOR: &str = r#"spawn(fun() ->
 end).
 "#;
 
-/// A `RabbitMQ` broker on a loopback port, stopped when the value is dropped.
+/// A `RabbitMQ` broker on a loopback port, stopped on drop.
 ///
 /// It has a node name, ports (one of them for TLS), data and a port mapper (`epmd`) of its own. Its data survives
 /// [`kill`](Server::kill) and [`restart`](Server::restart).
@@ -153,7 +153,7 @@ impl RabbitServer {
         format!("amqps://{USER}:{password}@127.0.0.1:{port}/%2f")
     }
 
-    /// The authority of the broker's certificate, and the client certificate that it accepts.
+    /// The authority of the broker's certificate, and the accepted client certificate.
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }
@@ -176,7 +176,7 @@ impl RabbitServer {
 
 is_a!(RabbitServer.server: Server);
 
-/// The environment of the broker, in place of the files of the service.
+/// The environment of the broker, in place of the service's files.
 fn environment(command: &mut Command, dir: &Path, [port, distribution, mapper]: [u16; 3]) {
     let evaluator = dir.join("evaluator.erl");
     command

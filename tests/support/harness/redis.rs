@@ -15,7 +15,7 @@ use crate::tls::TlsPort;
 use crate::url::credentials;
 use crate::{FakeClock, Monitor, RedisServerBuilder, Reply, RespConn, Server, StartError};
 
-/// The harness's own user, so that a test may change the default user freely.
+/// The harness's user. A test may therefore change the default user freely.
 const ADMIN: &str = "idem-harness";
 
 /// A `redis-server` on a loopback port, stopped when the value is dropped.
@@ -105,12 +105,12 @@ impl RedisServer {
         })
     }
 
-    /// The URL for the default user, with its password if there is one.
+    /// The URL for the default user, with its password if any.
     pub fn url(&self) -> String {
         format!("redis://{}{}", self.login(), self.addr())
     }
 
-    /// The password of the default user, as the user part of a URL.
+    /// The default user's password as the user part of a URL.
     pub(crate) fn login(&self) -> String {
         let password = self.password.as_deref();
         password.map_or(String::new(), |password| credentials("", password))
@@ -203,7 +203,7 @@ impl RedisServer {
 
 is_a!(RedisServer.server: Server);
 
-/// Whether this server, not another one on its port, is up and has loaded its data.
+/// Whether this server, not another on its port, has loaded its data.
 fn answers(addr: SocketAddr, admin_password: &str) -> bool {
     let pong = open(addr, admin_password).and_then(|mut conn| conn.command(&["PING"]));
     pong.is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned()))

@@ -6,8 +6,7 @@ use std::time::SystemTime;
 
 use crate::{RedisServer, RedisServerBuilder, Reply};
 
-/// The user with which the members of a group authenticate to each other, so that a test may change
-/// the default user freely.
+/// The user as which a group's members authenticate. A test may therefore change the default user freely.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberUser {
     secret: String,
@@ -60,7 +59,7 @@ impl Replication {
         self.field("role") == "master"
     }
 
-    /// The port of the primary, for a replica that is in sync with it.
+    /// The port of the primary with which a replica is in sync.
     pub(crate) fn primary_in_sync(&self) -> Result<u16, String> {
         let in_sync = self.field("role") == "slave"
             && self.field("master_link_status") == "up"

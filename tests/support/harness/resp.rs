@@ -1,4 +1,4 @@
-//! A small RESP2 client, so that tests need neither `redis-cli` nor the client under test.
+//! A small RESP2 client, independent of `redis-cli` and the client under test.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// Strings as they are, numbers in decimal, `(nil)`, `(error) …`, arrays one element a line.
+/// Strings as they are, numbers in decimal, `(nil)`, `(error) …`, an array's elements in lines.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Role of a server among others, as far as its start depends on it.
+//! Role of a server among others, as far as its start needs it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,7 +17,7 @@ pub(crate) enum Role {
     Replicated,
     /// A sentinel, which is no data server.
     Sentinel,
-    /// A node of a cluster, which has a second port for the bus.
+    /// A node of a cluster. It has a second port for the bus.
     ClusterNode,
 }
 
@@ -30,9 +30,8 @@ impl Role {
         }
     }
 
-    /// The arguments to run the server with, which write the settings to a file in `dir` when the
-    /// server itself changes them: it refuses to define a user in the file and on the command
-    /// line, so all of them move.
+    /// The arguments of the server. A server that changes its settings gets them in a file in `dir`: it refuses to
+    /// define a user in the file and on the command line, so all of them move.
     pub(crate) fn command_line(
         self,
         settings: Vec<OsString>,

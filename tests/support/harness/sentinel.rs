@@ -23,7 +23,7 @@ pub struct SentinelSetupBuilder {
     partitions: bool,
 }
 
-/// One primary and two replicas, and three sentinels that watch them under the name `idem`.
+/// One primary and two replicas, watched by three sentinels as `idem`.
 ///
 /// Each member is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such, also
 /// a sentinel. A server that comes back has its last role; the sentinels make a replica of a
@@ -185,7 +185,7 @@ impl SentinelSetup {
         self.await_new_primary(old)
     }
 
-    /// Waits until all sentinels that are up report another primary than `old`, and returns it.
+    /// Waits until all sentinels that are up report another primary than `old`. Returns that.
     pub fn await_new_primary(&self, old: &RedisServer) -> &RedisServer {
         let old = self.index(old);
         let new = poll::until("a new primary", || {
@@ -217,9 +217,9 @@ impl SentinelSetup {
         });
     }
 
-    /// Separates servers from all other servers and from all sentinels, not from each other, for a group built with
-    /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to them and may open new ones, at
-    /// their own addresses and at the announced ones.
+    /// Separates servers from all others and from all sentinels, not from each other. The group is built with
+    /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to them and may open new ones,
+    /// at their own addresses and at the announced ones.
     pub fn isolate(&self, servers: &[&RedisServer], how: Partition) {
         let indexes: Vec<_> = servers.iter().map(|server| self.index(server)).collect();
         self.network().isolate(&indexes, how);
@@ -345,8 +345,8 @@ fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
     members.iter().filter(|member| member.is_awake())
 }
 
-/// Makes a sentinel poll and publish more often than by default, where it supports that (from
-/// Redis 7 on), until it is restarted. Intervals of half a second suit a busy machine.
+/// Makes a sentinel poll and publish more often than by default, until it is restarted. It is supported from Redis 7
+/// on. Intervals of half a second suit a busy machine.
 fn hurry(sentinel: &RedisServer) {
     let settings = [
         // Also the pause between two attempts to connect.

@@ -25,7 +25,7 @@ impl SentinelView {
         })
     }
 
-    /// Whether the primary is up in its view, and it knows this many other sentinels.
+    /// Whether its view has the primary up and this many other sentinels.
     pub(crate) fn knows_primary(&self, others: usize) -> Result<(), String> {
         let others = others.to_string();
         let (flags, known) = (

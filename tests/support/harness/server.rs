@@ -19,7 +19,7 @@ use crate::{HANG_LIMIT, StartError, family, poll};
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
 
-/// Adds an environment, an account or a directory to the command of a server.
+/// Adds an environment, an account or a directory to a server's command.
 type SetUp = Box<dyn Fn(&mut Command) -> io::Result<()> + Send + Sync>;
 
 /// How a server becomes ready.
@@ -75,7 +75,7 @@ impl Description {
     }
 }
 
-/// A server process on a loopback port, killed when the value is dropped: the common part of all servers.
+/// A server process on a loopback port, killed on drop: the common part of all servers.
 ///
 /// All methods take `&self`, so that one thread may kill a server that another one uses. Its output is the log: a file
 /// in its directory, for all of its runs. A server dropped by a panicking test prints the end of its log and keeps its
@@ -170,7 +170,7 @@ impl Server {
         }
     }
 
-    /// Shuts the server down in order, disconnecting clients, and waits until it is gone.
+    /// Shuts the server down in order, disconnecting clients, and awaits its end.
     pub fn stop(&self) {
         let signal = self.description.stop.expect("it can be stopped in order");
         let mut slot = self.lock();

@@ -63,8 +63,7 @@ impl<'a> SlotMigration<'a> {
         self.migrate(&[key.as_ref()]);
     }
 
-    /// Moves all remaining keys and makes the target the owner, and waits until every node
-    /// has the new map.
+    /// Moves all remaining keys and makes the target the owner. Waits until every node has the new map.
     pub fn finish(self) {
         while self.move_keys(100) > 0 {}
         self.cluster.hand_over(self.slot, self.source, self.target);

@@ -9,8 +9,7 @@ use crate::StartError;
 use crate::account::Account;
 use crate::dir::TestDir;
 
-/// The directory that `make` has created once for this `key`, to be copied, not changed. Its name
-/// contains the program.
+/// The directory that `make` created for this `key`: to be copied, not changed. Its name contains the program.
 pub(crate) fn template(
     program: &str,
     key: impl Hash,
@@ -70,7 +69,7 @@ fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Below the target directory of Cargo that this program is in, or else below the temporary one.
+/// Below this program's target directory of Cargo, or else the temporary one.
 fn cache() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
     let mut dirs = program.ancestors();

@@ -17,8 +17,7 @@ pub(crate) struct TlsPort {
 }
 
 impl TlsPort {
-    /// Takes a port if the server has a TLS port, writes its files into `dir`, and adds the
-    /// settings to `args`.
+    /// Takes a port for a server with TLS, writes its files into `dir`, and extends `args`.
     pub(crate) fn take(
         builder: &RedisServerBuilder,
         dir: &Path,
@@ -46,7 +45,7 @@ impl RedisServer {
         (Ipv4Addr::LOCALHOST, self.tls_port().port.number()).into()
     }
 
-    /// The URL for the default user over TLS, with its password if there is one.
+    /// The TLS URL for the default user, with its password if any.
     pub fn tls_url(&self) -> String {
         format!("rediss://{}{}", self.login(), self.tls_addr())
     }
@@ -59,7 +58,7 @@ impl RedisServer {
         )
     }
 
-    /// The authority of the server's certificate, and the client certificate that it accepts.
+    /// The authority of the server's certificate, and the accepted client certificate.
     pub fn certificates(&self) -> &Certificates {
         &self.tls_port().certificates
     }

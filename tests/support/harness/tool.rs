@@ -10,7 +10,7 @@ use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::{StartError, poll};
 
-/// Runs a program in `dir` until it succeeds, or fails with its output.
+/// Runs a program in `dir`, or fails with its output.
 pub(crate) fn run(
     program: &Path,
     args: &[OsString],

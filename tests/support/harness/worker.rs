@@ -15,7 +15,7 @@ use crate::{FakeClock, HANG_LIMIT, poll};
 /// Number of lines of a worker's stderr that its panic shows.
 const LAST_LINES: usize = 6;
 
-/// A worker process that exchanges lines over its stdin and stdout, killed on drop.
+/// A worker process that exchanges lines over stdin and stdout, killed on drop.
 ///
 /// Its stderr is copied to that of the test, and its end is in the panic of a worker that ends unexpectedly.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl WorkerBuilder {
         worker
     }
 
-    /// Runs commands of a shell in the process first, such as `ulimit -n 64`.
+    /// Runs shell commands in the process first, such as `ulimit -n 64`.
     pub fn after(mut self, commands: &str) -> Self {
         let script = format!("{commands}; exec \"$0\" \"$@\"");
         let program = mem::replace(&mut self.program, "sh".into()).into_os_string();
@@ -108,7 +108,7 @@ fn read(
     lines
 }
 
-/// Whether a line is one of a panic's backtrace, which the copy of stderr has.
+/// Whether a line is of a panic's backtrace, as in the copy of stderr.
 fn is_of_backtrace(line: &str) -> bool {
     let line = line.trim_start();
     let frame = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -174,7 +174,7 @@ impl Worker {
         }
     }
 
-    /// The status and the last lines of stderr of a worker that has ended.
+    /// An ended worker's status and last lines of stderr.
     fn last_words(&mut self) -> String {
         let deadline = Instant::now() + HANG_LIMIT;
         let mut lines = VecDeque::new();
@@ -192,7 +192,7 @@ impl Worker {
             .fold(status, |words, line| words + "\n" + &line)
     }
 
-    /// Reads lines up to one that begins with `start`, and returns its remainder.
+    /// Reads lines up to one with the prefix `start`, and returns its remainder.
     pub fn line_after(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(start) {

@@ -24,7 +24,7 @@ const JARS: [&str; 2] = [
 
 const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 
-/// A standalone `ZooKeeper` on a loopback port, stopped when the value is dropped.
+/// A standalone `ZooKeeper` on a loopback port, stopped on drop.
 ///
 /// The text of its address is the connect string of clients. Its data is on disk, though not synced, and survives
 /// `kill` and `restart`.
@@ -80,8 +80,7 @@ impl ZooKeeperServer {
 
 is_a!(ZooKeeperServer.0: Server);
 
-/// Whether this server, not another one on its port, is up and has loaded its data: it reports
-/// the path of its data, and its mode.
+/// Whether this server, not another on its port, has loaded its data: it reports the path of its data, and its mode.
 fn answers(addr: SocketAddr, dir: &Path) -> bool {
     let says = |word, what: &str| ask(addr, word).is_ok_and(|answer| answer.contains(what));
     says("conf", &dir.to_string_lossy()) && says("srvr", "Mode: ")

@@ -10,7 +10,7 @@ use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 
 use crate::events::Events;
 
-/// The time limits of stores and engines in tests that are not about time.
+/// The time limits of stores and engines in tests of other subjects.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A store for tests that are not about time: it waits for as long as a busy machine takes.
@@ -34,13 +34,12 @@ pub fn proxied() -> (RedisServer, TcpProxy) {
     (server, proxy)
 }
 
-/// An engine that goes on asking its store for as long as a busy machine takes.
+/// An engine that retries its store for as long as a busy machine takes.
 pub fn persistent(engine: EngineBuilder) -> EngineBuilder {
     engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE)
 }
 
-/// Connects a store that has little patience with a server that is well: a busy machine may keep it from
-/// that at first.
+/// Connects a store of little patience with a healthy server: a busy machine may keep it from that at first.
 pub async fn connected(store: RedisStoreBuilder) -> RedisStore {
     let connecting = async {
         loop {

@@ -12,7 +12,7 @@ use idem_runtime::store::{StoreError, StoreErrorKind};
 use super::patience::patient;
 use super::{Failure, MARKERS, Receipt, Shop};
 
-/// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
+/// Panics where a message, its causes or its `Debug` have confidential text.
 pub fn assert_discreet(error: &(dyn StdError + 'static)) {
     assert_no_marker(&chain(error));
 }
@@ -24,7 +24,7 @@ pub fn assert_no_marker(text: &str) {
     }
 }
 
-/// The kind and the message of a store that could not be connected to.
+/// The kind and the message of a failed connection of a store.
 pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
     let outcome: Result<RedisStore, StoreError> = patient(builder).connect().await;
     let error = outcome.expect_err("the store must not connect");
@@ -32,19 +32,19 @@ pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-/// Panics unless this server is refused as a store, with this in the message.
+/// Panics unless this server is refused as a store with this message.
 pub async fn assert_refused(url: impl AsRef<str>, part: &str) {
     let store = RedisStore::builder(url.as_ref());
     assert_no_store(store, StoreErrorKind::Refused, part).await;
 }
 
-/// Panics unless there is no server to connect to, with this in the message.
+/// Panics unless there is no server to connect to, with this message.
 pub async fn assert_unreachable(url: impl AsRef<str>, part: &str) {
     let store = RedisStore::builder(url.as_ref());
     assert_no_store(store, StoreErrorKind::Unavailable, part).await;
 }
 
-/// Panics unless the store does not connect, with an error of this kind and this in the message.
+/// Panics unless the store does not connect, with this kind and message.
 pub async fn assert_no_store(store: RedisStoreBuilder, kind: StoreErrorKind, part: &str) {
     let (said, message) = refused(store).await;
     assert_eq!(said, kind, "{message}");
@@ -65,14 +65,14 @@ pub fn assert_starts(text: &(impl Display + ?Sized), start: &str) {
     assert!(text.starts_with(start), "{start:?} does not begin: {text}");
 }
 
-/// Panics unless the call was refused because the store is not to be had.
+/// Panics unless the call was refused because the store is unavailable.
 pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
     let error = answer.expect_err("the store is not to be had").refused();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
     assert!(error.is_retryable());
 }
 
-/// Panics unless the call was refused because the store refuses, until somebody mends that.
+/// Panics unless the call was refused because its store needs repair.
 pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
     let error = answer.expect_err("the store refuses").refused();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
@@ -90,7 +90,7 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Panics unless the store refuses claims, with this kind and this in its message.
+/// Panics unless the store refuses claims with this kind and message.
 pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
     // What is sent first after a connection broke finds just that, and so does who asks at once.
     let mut heard = Vec::new();

@@ -1,4 +1,4 @@
-//! Items that are no `async fn`, and answers and errors that cannot be stored.
+//! Items that are no `async fn`, answers and errors without a stored form.
 
 #![allow(unused)]
 

@@ -1,4 +1,4 @@
-//! Keys, scopes and labels whose types are none, and one-time tokens among them.
+//! Keys, scopes and labels of wrong types, one-time tokens among them.
 
 use axum::extract::Path;
 use idem_runtime::http::{IdempotencyKey, Reply};

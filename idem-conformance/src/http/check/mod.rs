@@ -1,4 +1,4 @@
-//! The tests of the tables, each a function of what a row sets.
+//! The tests of the tables: functions of a row's settings.
 
 mod kind;
 mod payment;

@@ -37,7 +37,7 @@ pub(super) fn unmarked(answer: &ServerResponse) -> Checked {
     Ok(())
 }
 
-/// Whether the second request was executed too, as far as a client can see it.
+/// Whether the second request was executed too, as far as clients can see.
 fn ran_again(
     first: &ServerResponse,
     second: &ServerResponse,
@@ -173,7 +173,7 @@ pub(super) async fn optional(tester: &Tester<'_>) -> Checked {
     both_run(tester, &asked, &asked).await.map(drop)
 }
 
-/// A key of another request is another request, though the bodies are equal.
+/// A request with another key is another one in spite of equal bodies.
 pub(super) async fn other_key(tester: &Tester<'_>) -> Checked {
     let asked = tester.usual();
     let mut other = asked.clone();
@@ -203,7 +203,7 @@ pub(super) async fn ignores(tester: &Tester<'_>, method: &Method) -> Checked {
     both_run(tester, &asked, &asked).await.map(drop)
 }
 
-/// A `GET` is answered anew, though its key is that of an earlier one.
+/// A `GET` is answered anew in spite of an earlier request's key.
 async fn ignores_reads(tester: &Tester<'_>) -> Checked {
     let effects = tester.target.effects.as_ref();
     let (operation, pointer) = need(effects, COUNTED)?;
@@ -217,7 +217,7 @@ async fn ignores_reads(tester: &Tester<'_>) -> Checked {
     Ok(())
 }
 
-/// A first answer, a repeat and a refusal have the key in a header.
+/// First answer, repeat and refusal have the key in a header.
 pub(super) async fn echoes(tester: &Tester<'_>) -> Checked {
     let (first, conflict) = Change::Number.pair(tester)?;
     let mut answers = vec![tester.succeeds(&first).await?];
@@ -234,7 +234,7 @@ pub(super) async fn echoes(tester: &Tester<'_>) -> Checked {
     Ok(())
 }
 
-/// A first request is executed, and its answer has no mark of a replay.
+/// A first request is executed, and its answer is not marked as replayed.
 pub(super) async fn accepts(tester: &Tester<'_>, case: KeyCase, operation: &Operation) -> Checked {
     let effects = tester.effects().await?;
     unmarked(&tester.succeeds(&tester.asked_with(operation, case)).await?)?;
@@ -249,7 +249,7 @@ pub(super) async fn refuses(tester: &Tester<'_>, case: KeyCase, refusal: &Refusa
     effects.are(0).await
 }
 
-/// While the store of the keys is unreachable, a request is refused, and not executed.
+/// While the store of the keys is unreachable, requests are refused and not executed.
 pub(super) async fn refuses_in_outage(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
     let outage = tester.target.outage.as_ref();
     let outage = need(outage, "a store that can be made unreachable (`outage`)")?;

@@ -8,7 +8,7 @@ use super::super::result::{Checked, failed, need};
 use super::super::tester::{Asked, Tester};
 use super::repeat::same;
 
-/// The answers to two requests at once, of which one is running when the other arrives.
+/// The answers to two requests, of which the second arrives while the first runs.
 async fn two(tester: &Tester<'_>) -> Checked<(Asked, ServerResponse, ServerResponse)> {
     let slow = tester.target.slow.as_ref();
     let slow = need(slow, "an operation that takes a few seconds (`slow`)")?;
@@ -64,7 +64,7 @@ pub(super) async fn refuses(tester: &Tester<'_>, refusal: &RefusalShape) -> Chec
     effects.are(1).await
 }
 
-/// One is executed, and the other gets its answer, or is refused so.
+/// One is executed. The other gets its answer, or is refused so.
 pub(super) async fn waits_or_refuses(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
     let effects = tester.effects().await?;
     let (_, one, other) = two(tester).await?;
@@ -75,7 +75,7 @@ pub(super) async fn waits_or_refuses(tester: &Tester<'_>, refusal: &RefusalShape
     effects.are(1).await
 }
 
-/// A repeat after both gets the answer of the one that was executed.
+/// A repeat after both gets the answer of the executed one.
 pub(super) async fn leaves_the_answer(tester: &Tester<'_>) -> Checked {
     let (asked, one, other) = two(tester).await?;
     let (won, _) = winner(one, other)?;

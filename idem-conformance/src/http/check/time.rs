@@ -26,7 +26,7 @@ pub(super) async fn keeps(tester: &Tester<'_>, life: Duration) -> Checked {
     effects.are(1).await
 }
 
-/// After its life a key is that of a new request, also of another one.
+/// A key whose life is over is free, also for another request.
 pub(super) async fn expires(tester: &Tester<'_>) -> Checked {
     let (lifetime, advance) = clock(tester)?;
     let first = tester.usual();

@@ -31,9 +31,9 @@ enum Flaw {
     NoEpochs,
     /// A reset does not wait until no process trusts the earlier copies.
     ResetsDoNotWait,
-    /// A reset begins an epoch when it is done, and closes none before.
+    /// A reset begins an epoch at its end, and closes none before.
     ResetsCloseNothing,
-    /// The epoch is read when a copy is made, and not before the record is read.
+    /// The epoch is read at the making of a copy, not before the record is read.
     PlacesAreTakenLate,
 }
 
@@ -71,7 +71,7 @@ struct Scenario {
     flaw: Flaw,
 }
 
-/// A scenario by its name, the number of its callers, and how often each event may happen.
+/// A scenario by its name, its number of callers, and the limits of events.
 macro_rules! scenarios {
     ($($scenario:ident $name:literal $callers:literal [$($fault:ident $times:literal),*];)*) => {
         $(const $scenario: Scenario = Scenario {

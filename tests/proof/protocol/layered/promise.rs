@@ -3,9 +3,9 @@
 /// A promise of two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Promise {
-    /// All callers that receive an answer receive the same one, until it is reset.
+    /// All callers that receive an answer receive the same one, until a reset.
     EqualAnswers,
-    /// No body starts after a caller received an answer that was not reset.
+    /// No body starts after a caller received an answer without a reset.
     AnswersEndIt,
     /// An answer from a copy is the answer of the durable store.
     CopiesAreTrue,

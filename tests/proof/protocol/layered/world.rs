@@ -1,4 +1,4 @@
-//! Two stores, the callers of a key, and the copies on their way.
+//! Two stores, a key's callers, and the copies in transit.
 
 use idem_runtime::store::author::{Header, State};
 use idem_runtime::store::author::{is_final, supersedes};
@@ -368,7 +368,7 @@ impl World {
         self.callers[usize::from(number)].phase = phase;
     }
 
-    /// Sends a copy of the stored record, if it is one to be copied.
+    /// Sends a copy of the stored record, if it is to be copied.
     fn copy(&mut self, number: u8, stored: Option<Kept>, flaw: Flaw) {
         if let Some(stored) = stored.filter(|stored| hands_out(stored, flaw)) {
             self.write(number, stored, flaw);

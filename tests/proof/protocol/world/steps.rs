@@ -111,7 +111,7 @@ impl World {
         self.enter(caller, Phase::Recording(step, Then::Next));
     }
 
-    /// The hook of a step found its effect, and its value is recorded.
+    /// The step's hook found its effect, and its value is recorded.
     fn step_landed(&mut self, caller: u8) {
         let Phase::Inquiring(step) = self.callers[usize::from(caller)].phase else {
             unreachable!("no hook runs")
@@ -121,7 +121,7 @@ impl World {
         self.enter(caller, Phase::Recording(step, Then::Next));
     }
 
-    /// The body goes on with its next step, although this one was not acknowledged.
+    /// The body goes on with its next step without an acknowledgement of this one.
     fn step_goes_on(&mut self, scenario: &Scenario, caller: u8) {
         let Phase::Recording(step, Then::Next) = self.callers[usize::from(caller)].phase else {
             unreachable!("nothing is being recorded")
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Sends entries that the store has not acknowledged, and waits for no reply.
+    /// Sends entries that are not acknowledged, and awaits no reply.
     pub(super) fn send_steps(&mut self, caller: u8) {
         let sending = self.callers[usize::from(caller)];
         let command = Command::Append(sending.log);

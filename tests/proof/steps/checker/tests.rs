@@ -1,4 +1,4 @@
-//! The checker finds each kind of violation, each in a history that is otherwise good.
+//! The checker finds each kind of violation in an otherwise good history.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -130,8 +130,8 @@ const PARTS: [(&str, &str); 11] = [
     ("END", "left Value, idle near, idle far, gone"),
 ];
 
-/// The name of a history, its events, and behind `=>` the violation in it. It ends with `END` unless it has an end. That
-/// the checker finds none elsewhere, the sweep shows.
+/// The name of a history, its events, and after `=>` its violation. It ends with `END` unless it has an end. That the
+/// checker finds none elsewhere, the sweep shows.
 const HISTORIES: &str = "
 two bodies within a lease: CLAIM, at 29, call 2, grant 2 until 59, start 2 2, BOTH
     => call 2 starts while the lease of call 1 lasts; owner 2 is granted the claim of owner 1

@@ -1,4 +1,4 @@
-//! The first process is paused for longer than its lease, and another one takes its key over.
+//! The first process is paused beyond its lease, and another takes its key over.
 
 use idem_runtime::OnLeaseLost;
 

@@ -11,7 +11,7 @@ use crate::parts::Turn;
 use crate::simulation::{LEASE, Simulation};
 use crate::sweep::Path;
 
-/// A caller that goes away while this happens in the first step of its body, and whose lease lapses.
+/// A caller that leaves during this event of its body's first step. Its lease lapses.
 async fn vanishes(s: &Simulation, call: Call<'_>, step: u8) {
     call.reached(step).await;
     call.go_away();
@@ -19,7 +19,7 @@ async fn vanishes(s: &Simulation, call: Call<'_>, step: u8) {
     s.pass(LEASE);
 }
 
-/// A call whose second step fails, and another one, which gets the result of the first step.
+/// A call whose second step fails, and a call that gets the first step's result.
 fn fails(
     name: &'static str,
     ends: &'static [&'static str],

@@ -124,7 +124,7 @@ impl Body {
 type Results = Vec<(String, Result<u64, Failure>)>;
 
 impl Steps<'_> {
-    /// After a refusal the body goes on, so that it shows that no later step starts.
+    /// After a refusal the body goes on, to show that no later step starts.
     async fn five(&self) -> Results {
         let mut results = Results::new();
         for (name, manner) in [
@@ -212,7 +212,7 @@ impl Steps<'_> {
             .collect()
     }
 
-    /// A step between two pauses, so that those of a call are at different points when it is interrupted.
+    /// A step between two pauses. An interruption therefore meets the steps of a call at different points.
     async fn one(
         &self,
         number: usize,

@@ -52,7 +52,7 @@ impl Call {
         self.going.send_replace(true);
     }
 
-    /// The step that runs from now on, and whether its part has ended.
+    /// The current step, and whether its part has ended.
     pub(crate) fn runs(&self, step: &'static str, ended: bool) {
         *lock(&self.current) = Some((step, ended));
     }

@@ -39,7 +39,7 @@ pub(crate) struct GatedStore {
     renewals: Renewals,
 }
 
-/// Held by each renewal, and by a process that sends none for a while.
+/// Held by each renewal, or by a process that sends none temporarily.
 pub(crate) type Renewals = Arc<RwLock<()>>;
 
 impl GatedStore {

@@ -39,7 +39,7 @@ async fn a_server_without_connections_left_is_reported<B: Server>() {
     open::<B>(&url).await;
 }
 
-/// Each body holds a connection of a pool of two, and all bodies run concurrently.
+/// Each body holds one of the pool's two connections, and all run concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_applications_pool_may_run_dry() {
     let test_database = TestDatabase::new::<Postgres>();
@@ -71,8 +71,8 @@ async fn an_applications_pool_may_run_dry() {
     assert_eq!(fixture.all_effects(), 40);
 }
 
-/// An abandoned claim must not wait in the server, because there it blocks a backend until the transaction that holds
-/// the key ends, and each retry blocks another one.
+/// An abandoned claim must not wait in the server. It would block a backend until the transaction that holds the key
+/// ends, and each retry another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_claims_leave_no_backend_that_waits() {
     let test_database = TestDatabase::new::<Postgres>();
@@ -95,7 +95,7 @@ async fn abandoned_claims_leave_no_backend_that_waits() {
     tx.rollback().await.unwrap();
 }
 
-/// As with a prepared statement that this session alone has, and cannot execute any more.
+/// As with a prepared statement that this session alone has and cannot execute.
 #[tokio::test]
 async fn a_session_in_which_statements_fail_is_replaced() {
     let (test_database, store) = opened::<Postgres>().await;

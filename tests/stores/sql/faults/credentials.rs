@@ -61,7 +61,7 @@ fn by_tokio_postgres(url: &str) -> SqlStoreBuilder<Postgres> {
     SqlStore::builder(config)
 }
 
-/// Without the provider, the server refuses each new connection until the process is restarted.
+/// Without the provider, the server refuses new connections until the process is restarted.
 async fn assert_refuses_no_call<B: Server>(source: Source<B>) {
     let (server, secret, store) = with_secret(source).await;
     let fixture = Fixture::on(&store);
@@ -113,7 +113,7 @@ async fn assert_waits_for_a_password<B: Server>(source: Source<B>) {
     assert_says(store, Refused, &["connecting", "password"]);
 }
 
-/// Its own error is the source, and a provider that never returns leaves time for the connection.
+/// Its own error is the source. A provider that never returns leaves time for the connection.
 async fn a_provider_that_fails_is_reported<B: Server>() {
     let server = B::serve(&[]);
     let fails = || async { Err::<Credentials, _>(std::io::Error::other("the vault is sealed")) };

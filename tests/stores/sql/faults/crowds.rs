@@ -25,7 +25,7 @@ const CROWD: u64 = 150;
 /// A request of a store.
 pub(crate) type Request<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// A store with one connection for claims, and one for endings, so that nearly all requests wait; and that has seen so
+/// A store with one connection for claims and one for endings, where nearly all requests wait; and that has seen so
 /// many new keys that it inserts without a read first.
 pub(crate) async fn narrow<B: Database>(test_database: &TestDatabase) -> SqlStore<B> {
     let store = open_with::<B>(&test_database.url, |store| store.connections(2)).await;
@@ -85,7 +85,7 @@ pub(crate) async fn replies<T: Send + 'static>(
     replies
 }
 
-/// Sends one claim for each key while the file, if it is one, is held by another connection.
+/// Sends one claim per key while another connection holds the file, if any.
 pub(crate) async fn claim_all<B: Database>(
     test_database: &TestDatabase,
     store: &SqlStore<B>,
@@ -99,7 +99,7 @@ pub(crate) async fn claim_all<B: Database>(
     replies(claims).await
 }
 
-/// Without it, the thread of the store may reply to a write before the next one is sent.
+/// Without it, the store's thread may reply to a write before the next one.
 pub(crate) async fn hold_file<B: Database>(test_database: &TestDatabase) -> Option<B::Conn> {
     if B::shared().is_some() {
         return None;
@@ -191,7 +191,7 @@ async fn a_caller_that_is_dropped_cancels_no_other<B: Database>() {
     }
 }
 
-/// A record that cannot be read, one beyond the limit, and one of another owner.
+/// An unreadable record, one beyond the limit, and another owner's.
 async fn a_bad_record_harms_no_other_request<B: Database>() {
     let test_database = TestDatabase::new::<B>();
     narrow::<B>(&test_database).await;

@@ -30,8 +30,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture with a lease of a minute, where a duplicate of a running call waits for it. Its deadlines suit a
-    /// busy machine.
+    /// A fixture with a lease of a minute, where duplicates of running calls wait. Its deadlines suit a busy machine.
     pub(crate) fn on<B: Backend>(store: &SqlStore<B>) -> Self {
         Self::with(store, |engine| engine)
     }
@@ -60,7 +59,7 @@ impl Fixture {
         }
     }
 
-    /// Another engine on another store, whose effects count as those of this one.
+    /// Another engine on another store. Its effects count as this one's.
     #[must_use]
     pub(crate) fn beside<B: Backend>(&self, store: &SqlStore<B>) -> Self {
         self.beside_with(store, |engine| engine)
@@ -145,7 +144,7 @@ pub(crate) async fn claim_of<B: Backend>(
         .await
 }
 
-/// Panics unless the error is of this kind, contains all of these parts and nothing confidential.
+/// Panics unless the error has this kind, all these parts and nothing confidential.
 #[track_caller]
 pub(crate) fn assert_says<T: std::fmt::Debug>(
     outcome: Result<T, StoreError>,
@@ -161,7 +160,7 @@ pub(crate) fn assert_says<T: std::fmt::Debug>(
     }
 }
 
-/// Panics unless a call was refused because its store was unavailable, with a retryable error.
+/// Panics unless a call was refused with a retryable error: its store is unavailable.
 #[track_caller]
 pub(crate) fn assert_retryable(outcome: Result<String, Failure>) {
     let error = outcome.expect_err("the store is not to be had").refused();
@@ -169,7 +168,7 @@ pub(crate) fn assert_retryable(outcome: Result<String, Failure>) {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// Panics unless a call was refused by a store that needs an operator's repair.
+/// Panics unless a call was refused by a store that needs repair.
 #[track_caller]
 pub(crate) fn assert_permanent(outcome: Result<String, Failure>) {
     let error = outcome.expect_err("the store refuses").refused();

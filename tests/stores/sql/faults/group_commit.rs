@@ -12,7 +12,7 @@ fn spoilt(number: u64) -> RecordKey {
     of_operation("spoilt", number)
 }
 
-/// Panics unless exactly the owners recorded in the file were granted their claims.
+/// Panics unless exactly the recorded owners were granted their claims.
 async fn assert_report(test_database: &TestDatabase, claims: &[Result<ClaimReply, StoreError>]) {
     let owners = "SELECT coalesce(group_concat(hex(owner), ' '), '') FROM idem_records";
     let there = test_database.sql(owners).await;
@@ -23,7 +23,7 @@ async fn assert_report(test_database: &TestDatabase, claims: &[Result<ClaimReply
     }
 }
 
-/// From now on no transaction with a record of this operation can be committed; only the commit itself fails.
+/// Prevents commits of transactions with a record of this operation; only the commit itself fails.
 async fn spoil(test_database: &TestDatabase) {
     for sql in [
         "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
@@ -71,7 +71,7 @@ async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
     assert!(is_granted(&more), "{more:?}");
 }
 
-/// A claim that was sent alone, and whose caller does not poll for its reply.
+/// A claim that was sent alone, and whose caller polls for no reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stalls_delays_no_other() {
     let test_database = TestDatabase::new::<Sqlite>();
@@ -87,7 +87,7 @@ async fn a_caller_that_stalls_delays_no_other() {
     assert!(replies(still).await.iter().all(is_granted));
 }
 
-/// The store's thread has the file open, and closes it when it ends.
+/// The store's thread holds the file open until its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_thread_ends_with_the_store() {
     let test_database = TestDatabase::new::<Sqlite>();

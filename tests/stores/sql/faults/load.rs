@@ -44,7 +44,7 @@ async fn no_answer_is_lost_under_overload<B: Database>() {
     assert!(acknowledged > 0);
 }
 
-/// 2,000 calls, 16 at a time, each key in two engines at once; every call succeeds.
+/// 2,000 calls, 16 concurrently, each key in two engines; every call succeeds.
 async fn many_calls<B: Database>(stores: &[SqlStore<B>; 2]) {
     const KEYS: usize = 900;
     let fixture = Fixture::on(&stores[0]);

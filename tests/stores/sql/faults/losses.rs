@@ -9,7 +9,7 @@ use super::prelude::*;
 
 on_each_server!(a_lost_connection_changes_no_reply_and_no_record);
 
-/// An operation on a record that is claimed, unless it is the claim itself.
+/// An operation on a claimed record, or the claim itself.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Claim,
@@ -42,11 +42,11 @@ enum Loss {
     Nothing,
     /// All of them are closed before the request.
     Closed,
-    /// The server has executed the request, and the connection is closed in place of the reply.
+    /// The connection is closed in place of the reply to an executed request.
     Reply,
     /// All of them are silent, and the server gets no request.
     Forgotten,
-    /// The connection of the request is silent, and the server has executed it.
+    /// The connection of the executed request is silent.
     Silent,
     /// The same, and another connection replies meanwhile.
     SilentAlone,

@@ -1,4 +1,4 @@
-//! A server that is absent, or is lost in the middle of a call.
+//! A server that is absent, or lost in the middle of a call.
 
 use idem_runtime::OnRunning;
 use idem_runtime::store::sql::MySqlStore;
@@ -56,7 +56,7 @@ impl Outage {
     }
 }
 
-/// Calls until the key is free of a claim granted after its caller had left.
+/// Calls until the key is free of an abandoned caller's claim.
 async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, fixture: &Fixture, key: &str) -> String {
     let trying = async {
         loop {
@@ -125,7 +125,7 @@ async fn each_outage_is_reported_and_waited_for<B: Server>() {
     }
 }
 
-/// Only the author of the URL can know which server the port belongs to.
+/// Only the URL's author can know the port's server.
 #[tokio::test]
 async fn another_server_listens() {
     let (postgres, mariadb) = (Postgres::serve(&[]), MySql::serve(&[]));

@@ -1,4 +1,4 @@
-//! A store behind PgBouncer, which gives a session to another client after each transaction.
+//! A store behind PgBouncer, which switches sessions after each transaction.
 
 use std::marker::PhantomData;
 use std::str::FromStr as _;
@@ -19,7 +19,7 @@ const ACCEPTS: (&str, &str) = ("ignore_startup_parameters", "extra_float_digits"
 /// The advice for a pooler without support for names.
 const UNNAMED: &str = "`named_statements(false)`";
 
-/// Bodies at once, each with a session of the server for as long as it runs.
+/// Concurrent bodies, each with a session of the server until its end.
 const BODIES: usize = 4;
 
 /// Keys of each kind of call.

@@ -43,7 +43,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     assert_eq!(hasty.effects("b"), 1);
 }
 
-/// Answers are replayed, an answer without room reaches its caller, and is stored as soon as there is room.
+/// Answers are replayed. An answer without room reaches its caller, and is stored when there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_refuses_claims_and_replays_answers() {
     let test_database = TestDatabase::new::<Sqlite>();
@@ -81,7 +81,7 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
     others.pay("more").await.unwrap();
 }
 
-/// A claim is refused, a replay needs no lock, and an answer is stored later.
+/// A claim is refused, a replay needs no lock, an answer is stored later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_stays_locked_is_reported() {
     let (test_database, store) = opened::<Sqlite>().await;

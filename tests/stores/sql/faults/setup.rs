@@ -98,7 +98,7 @@ async fn a_table_of_another_layout_is_refused<B: Database>() {
     }
 }
 
-/// The types of a statement's columns are checked with its first row, also if a reply without one came before.
+/// The types of a statement's columns are checked with its first row. A reply without one may precede it.
 async fn a_column_of_another_type_is_not_decoded<B: Server>() {
     let (test_database, store) = opened::<B>().await;
     let change = if B::POSTGRES {
@@ -150,7 +150,7 @@ async fn a_table_may_be_in_a_schema<B: Server>() {
     assert_eq!(records.await, "1");
 }
 
-/// A user that may read and write an existing table, and create none. Each of the four rights is needed, and the error
+/// A user that may read and write existing tables, and create none. Each of the four rights is needed, and the error
 /// names a missing one.
 async fn each_right_is_needed_but_that_to_create<B: Server>() {
     let server = B::serve(&[]);

@@ -11,7 +11,7 @@ on_each_database!(a_record_beyond_the_limit_is_not_sent);
 const LIMIT: usize = 10_000;
 const KEY: u64 = 7;
 
-/// Each command on it reports its size, and it is kept until it expires.
+/// Each command on it reports its size. It is kept until it expires.
 async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     let (test_database, wide) = opened::<B>().await;
     let claimed = claim_of(&wide, KEY).await.unwrap();

@@ -20,11 +20,11 @@ enum Breach {
     RollbackUncounted,
     /// `in_step` fails after so many that have succeeded.
     StepsFail { after: usize },
-    /// Its rows cannot be read, and it ignores the errors of the receiver.
+    /// Its rows cannot be read, and it ignores the receiver's errors.
     RowsUnreadable,
 }
 
-/// A session of SQLite with one breach, and the calls that change its transaction or its state.
+/// A session of SQLite with one breach, and the calls that change its transaction or state.
 struct BreakingSession {
     conn: SqliteConnection,
     breach: Breach,
@@ -169,7 +169,7 @@ impl SqlClient for BreakingClient {
     }
 }
 
-/// Each breach, the end of the body of its call, how often that runs, and the calls of the session.
+/// Each breach, the end of its call's body, the runs of that, and the session's calls.
 const BREACHES: [(Breach, End, u32, &[&str]); 4] = [
     (
         Breach::BeginUncounted,

@@ -1,4 +1,4 @@
-//! Connections that break during a call, at each of its moments, and commits that fail.
+//! Connections that break at each moment of a call, and commits that fail.
 
 use idem_harness::TcpProxy;
 
@@ -40,7 +40,7 @@ enum Moment {
     CommitReply,
 }
 
-/// Each moment, the refusal in a transaction of the caller, that in one of idem, and whether the order is kept.
+/// Each moment, the refusals in a caller's and in idem's transaction, and whether the order is kept.
 const MOMENTS: [(Moment, Option<ErrorKind>, Option<ErrorKind>, bool); 6] = [
     (Moment::ClaimReply, ABORTED, ABORTED, false),
     (Moment::Body, ABORTED, ABORTED, false),
@@ -59,7 +59,7 @@ const ABORTED: Option<ErrorKind> = Some(ErrorKind::TransactionAborted);
 /// How often each moment is repeated, on other connections.
 const TIMES: usize = 5;
 
-/// A shop whose connections break, by a proxy in front of its server.
+/// A shop whose connections break by a proxy before its server.
 struct Breaking<C: Client> {
     fixture: Fixture<C>,
     proxy: TcpProxy,
@@ -83,7 +83,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
         }
     }
 
-    /// Loses a reply of the server, at the moments at which one is awaited.
+    /// Loses a reply of the server, at moments that await one.
     fn set_trap(&self, moment: Moment) {
         match moment {
             Moment::ClaimReply => self.proxy.drop_next_reply_to("idem_records (record_key"),
@@ -93,7 +93,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
         }
     }
 
-    /// A call of this key, whose body breaks the connection at one of these moments.
+    /// A call of this key, whose body breaks the connection at a moment.
     async fn call<T: SqlTransaction + Sql>(
         &self,
         tx: &mut T,
@@ -113,7 +113,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
         call.await.expect("it ends")
     }
 
-    /// Checks what is left of a call whose connection broke, and that a repeat on another one is right.
+    /// Checks the rest of a call with a broken connection, and its repeat on another one.
     async fn assert_left(&self, key: &str, (answer, run): (Answer, u32), expected: &Expected) {
         let (kind, kept) = expected;
         match kind {
@@ -148,7 +148,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
 /// The refusal, and whether the order is kept.
 type Expected = (Option<ErrorKind>, bool);
 
-/// A reply to a commit that is lost leaves the key with its answer, and every other loss leaves nothing.
+/// A lost reply to a commit leaves the key with its answer. Every other loss leaves nothing.
 async fn a_transaction_of_the_caller_breaks_at_each_moment<C: Client<Database: Server>>() {
     let breaking = Breaking::<C>::new().await;
     for (moment, refusal, _, kept) in MOMENTS {
@@ -232,7 +232,7 @@ async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
     assert_eq!(fixture.kept("mine").await, (1, 1));
 }
 
-/// A commit has a deadline, like every other request, and a proxy answers for a lost server.
+/// A commit has a deadline, like every request. A proxy answers for a lost server.
 async fn a_commit_whose_reply_is_none_or_of_a_proxy_is_unknown<D: Database>() {
     for action in [
         "PERFORM pg_sleep(60)",

@@ -1,5 +1,4 @@
-//! Savepoints of the caller, connections to another database than the store's, and transactions that idem must not
-//! leave open.
+//! Savepoints of the caller, foreign connections, and transactions that idem must not leave open.
 
 use idem_consumers::TxPool as _;
 use idem_runtime::store::memory::MemoryStore;
@@ -118,8 +117,8 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_transaction_in_a_pool_of_a
     assert_no_transaction_is_left(&fixture, acquire().await, |conn| conn, returned).await;
 }
 
-/// A call that is dropped while its transaction begins must not leave that transaction open: the next writes on that
-/// connection would never be committed. `reused` is the connection as its next user gets it.
+/// A call that is dropped must not leave its beginning transaction open: the next writes on that connection would never
+/// be committed. `reused` is the connection as its next user gets it.
 async fn assert_no_transaction_is_left<C: Client, T: SqlTransaction, S: Sql>(
     fixture: &Fixture<C>,
     mut conn: T,

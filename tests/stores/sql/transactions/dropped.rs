@@ -1,4 +1,4 @@
-//! Calls in a transaction of the caller whose future is dropped, at each of its polls.
+//! Calls in a caller's transaction whose future is dropped, at each poll.
 
 use idem_tests::polls::{self, Dropped};
 
@@ -10,8 +10,8 @@ mod other_clients {
     on_each_other_client!(a_dropped_call_leaves_all_or_nothing);
 }
 
-/// A commit after it keeps what the caller was not told of, and a repeat runs no second body beside that; no reply to a
-/// message of the dropped call reaches a later one.
+/// A commit after it keeps an answer that the caller lacks, and a repeat runs no second body; no reply to a message of
+/// the dropped call reaches a later one.
 async fn a_dropped_call_leaves_all_or_nothing<C: Client>() {
     let fixture = Fixture::<C>::new().await;
     for ended in [Ended::Commit, Ended::Rollback, Ended::Drop] {
@@ -68,7 +68,7 @@ async fn a_dropped_call_leaves_all_or_nothing<C: Client>() {
     }
 }
 
-/// The answer of a call, unless it is dropped after so many polls.
+/// The answer of a call, unless it is dropped after this many polls.
 async fn dropped_after<C: Client>(
     fixture: &Fixture<C>,
     tx: &mut C::Tx<'_>,

@@ -140,8 +140,8 @@ async fn no_body_runs_without_the_transaction_that_sqlx_counts<D: Database>() {
     }
 }
 
-/// A database that detects a deadlock may undo the whole transaction, not the statement alone. A caller that then
-/// commits the rest must not believe that the transaction is complete.
+/// A database that detects a deadlock may undo the whole transaction. A caller that then commits the rest must not
+/// believe that the transaction is complete.
 async fn a_body_that_swallows_a_deadlock<D: Server>() {
     for body in BODIES.iter().filter_map(|body| body.answer(1)) {
         let case = &format!("{body:?}");

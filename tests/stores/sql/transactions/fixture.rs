@@ -61,7 +61,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, OrderError>) -> Erro
     }
 }
 
-/// Panics unless the transaction can only be rolled back, and the call retried.
+/// Panics unless the transaction can only be rolled back and retried.
 pub(crate) fn assert_aborted(error: &Error) {
     assert_eq!(*error.kind(), ErrorKind::TransactionAborted, "{error}");
     assert!(error.is_retryable(), "{error}");
@@ -196,7 +196,7 @@ impl<C: Client> Fixture<C> {
         numbers
     }
 
-    /// A call whose body makes an order of the key's name and ends like this. `None` after a panic or a drop.
+    /// A call whose body makes an order named by the key, and its end. `None` after a panic or a drop.
     pub(crate) async fn call_that_ends<T: SqlTransaction, S: Sql>(
         &self,
         tx: &mut T,
@@ -209,7 +209,7 @@ impl<C: Client> Fixture<C> {
             .await
     }
 
-    /// The same, with work between the order and the end of the body.
+    /// The same, with work between the order and the body's end.
     pub(crate) async fn call_that_ends_after<T: SqlTransaction, S: Sql>(
         &self,
         tx: &mut T,
@@ -270,7 +270,7 @@ impl<D: Database> Fixture<D> {
         ordered(self, self.order(), tx, "mine").await
     }
 
-    /// A call of another key, which makes an order of the key's name.
+    /// A call of another key, which makes an order named by the key.
     pub(crate) async fn ordered_as(&self, key: &str, tx: &mut D::Tx) -> Answer {
         ordered(self, self.call(key), tx, key).await
     }
@@ -286,7 +286,7 @@ impl<D: Database> Fixture<D> {
         answer
     }
 
-    /// The call of this key in a transaction of its own, with an order of the key's name.
+    /// The call of this key in its own transaction, with an order named by it.
     pub(crate) async fn committed_as(&self, key: &str) -> Answer {
         let mut tx = self.begin().await;
         let answer = self.ordered_as(key, &mut tx).await;
@@ -312,7 +312,7 @@ impl<D: Database> Fixture<D> {
     }
 
     async fn until(&self, wanted: impl Fn(i64) -> bool) {
-        /// `InnoDB` refreshes its lock statistics only after 0.1 s without a query of them.
+        /// `InnoDB` refreshes its lock statistics only 0.1 s after their last query.
         static ASKING: Mutex<()> = Mutex::const_new(());
         const PAUSE: Duration = Duration::from_millis(110);
         let Some(sql) = D::WAITING else { return };
@@ -366,7 +366,7 @@ pub(crate) async fn orders<D: Database>(conn: &mut D::Conn, name: &str) -> i64 {
     D::number(conn, &sql).await.done()
 }
 
-/// A body that makes an order of this name and answers with the number of its run.
+/// A body that makes an order of this name. It answers with the number of its run.
 pub(crate) async fn make<D: Database>(conn: &mut D::Conn, runs: &Runs, name: &str) -> Answer {
     let run = runs.start();
     insert::<D>(conn, name).await?;

@@ -8,7 +8,7 @@ mod other_clients {
     on_each_other_client_of_a_server!(a_full_disk_leaves_nothing_of_a_call);
 }
 
-/// The statement, the times that the body runs, and the rows of the caller that its commit keeps.
+/// The statement, the runs of the body, and the caller's committed rows.
 const STATEMENTS: [(&str, &str, u32, i64); 3] = [
     // The claim, and then a statement of the body: the transaction goes on.
     ("INSERT", "idem_records", 0, 2),
@@ -17,7 +17,7 @@ const STATEMENTS: [(&str, &str, u32, i64); 3] = [
     ("UPDATE", "idem_records", 1, 0),
 ];
 
-/// A trigger that fails as a full disk does, for the name `mine` of an order.
+/// A trigger that fails like a full disk for an order named `mine`.
 fn trigger<D: Server>(event: &str, table: &str) -> String {
     let condition = if table == "orders" {
         "NEW.name = 'mine'"

@@ -1,4 +1,4 @@
-//! What remains of a call, by the end of its body and the end of its transaction.
+//! The remains of a call, by the ends of its body and transaction.
 
 use super::prelude::*;
 
@@ -26,10 +26,10 @@ const NOTHING: Left = (0, None);
 const VALUE: Left = (1, Some(EntryState::Answered(OutcomeKind::Value)));
 const ERROR: Left = (0, Some(EntryState::Answered(OutcomeKind::Error)));
 const UNKNOWN: Left = (0, Some(EntryState::Unknown));
-/// The record of a body that was dropped half-way, so that no other body runs.
+/// The record of a dropped body, which prevents another body.
 const HALF: Left = (1, Some(EntryState::Unknown));
 
-/// Each end, its event, what a commit of the caller keeps, and what remains if the transaction is the call's own.
+/// Each end, its event, the rows that a commit of the caller keeps, and the remains in the call's own transaction.
 const ENDS: [(End, &str, Left, Left); 7] = [
     (End::Value, "completed value", VALUE, VALUE),
     (End::Business, "completed error", ERROR, ERROR),
@@ -40,7 +40,7 @@ const ENDS: [(End, &str, Left, Left); 7] = [
     (End::Dropped, "claimed", HALF, NOTHING),
 ];
 
-/// How the caller ends its transaction, and whether the call is repeated in it before.
+/// The caller's end of its transaction, and whether a repeat precedes it.
 const THEN: [(Ended, bool); 4] = [
     (Ended::Commit, false),
     (Ended::Rollback, false),
@@ -127,7 +127,7 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
     }
 }
 
-/// Calls on a connection for which idem begins and ends the transaction, twice.
+/// Calls on a connection whose transaction idem begins and ends, twice.
 async fn on_connection<C: Client, T: SqlTransaction, S: Sql>(
     fixture: &Fixture<C>,
     conn: &mut T,

@@ -51,7 +51,7 @@ async fn timed<F: Future>(clock: &ManualClock, call: F) -> (F::Output, Duration)
     (output, clock.now().saturating_sub(start))
 }
 
-/// Awaits a call that pauses until `then` has happened, and not for longer than a pause.
+/// Awaits a call that pauses until `then` has happened, for one pause at most.
 async fn after<T: Debug>(
     clock: &ManualClock,
     call: impl Future<Output = T>,
@@ -78,7 +78,7 @@ fn assert_unavailable(error: &Error) {
     assert_eq!(error.retry_after(), Some(SECOND), "{error}");
 }
 
-/// A duplicate during the body, on a separate connection and in a separate task.
+/// A duplicate during the body, in its own task and connection.
 async fn repeat<D: Database>(
     fixture: Arc<Fixture<D>>,
     clock: ManualClock,
@@ -210,8 +210,7 @@ async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     D::rollback(tx).await.done();
 }
 
-/// Polls so many times, once for each wake, and waits for the next wake or a pause. Returns whether it is still under
-/// way.
+/// Polls this many times, once per wake, and awaits the next wake or a pause. Returns whether it is still under way.
 async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: usize) -> bool {
     let mut left = times;
     poll_fn(|cx| {

@@ -29,7 +29,7 @@ async fn begin(pool: &Pool) -> Transaction<'static> {
     begun.expect("the server is up")
 }
 
-/// The client would give the reply to the next message, of any user of the connection.
+/// The client would give the reply to the next message of any user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_with_an_abandoned_claim_is_closed() {
     let shop = Shop::new().await;
@@ -58,7 +58,7 @@ async fn a_connection_with_an_abandoned_claim_is_closed() {
     assert_eq!(shop.kept("next").await, (1, 1));
 }
 
-/// Its reply would have the number that the client expects of the next one.
+/// Its reply would have the number expected of the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_with_an_abandoned_message_of_idem_is_closed() {
     let shop = Shop::new().await;
@@ -78,7 +78,7 @@ async fn a_connection_with_an_abandoned_message_of_idem_is_closed() {
     assert_eq!(shop.kept("mine").await, (0, 0));
 }
 
-/// A message of the caller whose future was dropped, before a call or in its body.
+/// A dropped message of the caller, before a call or in its body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abandoned_message_of_the_caller_refuses_a_call() {
     let shop = Shop::new().await;
@@ -139,7 +139,7 @@ async fn a_body_leaves_a_result_unread() {
     }
 }
 
-/// The client closes none without a cache, and a server has 16,382 in all.
+/// The client closes none without a cache; a server has 16,382 in all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_stays_prepared_without_a_cache() {
     let shop = Shop::new().await;
@@ -165,7 +165,7 @@ async fn closed(tx: &mut Transaction<'_>) -> i64 {
     status.unwrap().1
 }
 
-/// The client has the number of an earlier statement while it reads rows.
+/// While it reads rows, the client has an earlier statement's number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_statement_of_a_script_has_its_own_number_of_rows() {
     let shop = Shop::new().await;
@@ -260,7 +260,7 @@ async fn a_session_in_the_mode_of_oracle() {
     }
 }
 
-/// A statement counts the rows that it has changed, or those that it has found.
+/// A statement counts the rows that it has changed, or found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn either_number_of_changed_rows_is_right() {
     let shop = Shop::new().await;
@@ -291,7 +291,7 @@ async fn either_number_of_changed_rows_is_right() {
     }
 }
 
-/// The store's own connections are made by the pool's options, and never wait for the pool.
+/// The store's own connections have the pool's options, and never wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_takes_the_options_of_a_pool_and_none_of_its_connections() {
     let shop = Shop::new().await;
@@ -315,7 +315,7 @@ async fn a_store_takes_the_options_of_a_pool_and_none_of_its_connections() {
     assert_eq!(shop.kept("mine").await, (1, 6));
 }
 
-/// They take the place of the user and the password of the options and of a pool.
+/// They replace user and password of the options and of a pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_replaces_the_credentials_of_options() {
     let shop = Shop::new().await;

@@ -1,4 +1,4 @@
-//! Policies of a call in a transaction, and the answers that its callers get.
+//! Policies of a call in a transaction, and its callers' answers.
 
 use idem_runtime::{FOREVER, OnDuplicate, step_in_tx};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::prelude::*;
 
 on_each_database!(the_lives_of_a_record, the_first_caller_gets_what_is_stored,);
 
-/// A value and a kept error have lives of their own, a value may choose one, and a cool-down ends.
+/// Value and kept error have separate lives, a value may choose one, and a cool-down ends.
 async fn the_lives_of_a_record<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let forever = || fixture.call("forever").ttl(FOREVER).fingerprint("a book");
@@ -60,7 +60,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A call and a step that are committed with the caller's rows do not settle as other calls and steps do.
+/// A call and a step that are committed with the caller's rows do not settle like others.
 async fn the_first_caller_gets_what_is_stored<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     for number in [0, 1] {

@@ -1,4 +1,4 @@
-//! Records left by calls with leases, and records left to them by calls in transactions.
+//! Records left by calls with leases, and by calls in transactions for each other.
 
 use tokio::sync::Notify;
 

@@ -1,4 +1,4 @@
-//! `SQLite` rolls back by itself, and sqlx still counts a transaction that no longer exists.
+//! `SQLite` rolls back by itself. sqlx still counts a transaction that no longer exists.
 
 use idem_harness::in_own_process;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -52,7 +52,7 @@ async fn before_idem_has_seen_the_connection() {
     }
 }
 
-/// From within, a nested transaction of sqlx looks like one whose outer transaction is gone.
+/// From within, a nested transaction of sqlx looks like one without its outer one.
 #[tokio::test]
 async fn within_two_transactions_of_sqlx() {
     let (fixture, pool) = shop().await;
@@ -111,7 +111,7 @@ fn a_failing_disk() {
     );
 }
 
-/// More than the cache holds is written by the statement, less by the commit.
+/// The statement writes more than the cache holds, and the commit less.
 const SIZES: [(usize, bool); 2] = [(8_000_000, true), (1_200_000, false)];
 
 async fn where_files_are_small() {

@@ -26,7 +26,7 @@ mod servers {
 trait Sea: for<'t> Client<Conn = DatabaseConnection, Tx<'t> = DatabaseTransaction> {}
 impl<C> Sea for C where C: for<'t> Client<Conn = DatabaseConnection, Tx<'t> = DatabaseTransaction> {}
 
-/// A call of another key is committed by the only connection of the pool.
+/// The only connection of the pool commits a call of another key.
 async fn assert_usable<C: Sea>(case: &str, fixture: &Fixture<C>, pool: &DatabaseConnection) {
     let (mut tx, run) = (pool.begin().await.unwrap(), fixture.runs.count() + 1);
     let call = fixture.call_that_ends(&mut tx, |tx| tx, "next", End::Value);
@@ -169,7 +169,7 @@ fn assert_refused(refused: Answer) -> Error {
     error
 }
 
-/// SQL cannot tell it from the transaction after one that SQLite has rolled back.
+/// SQL cannot tell it from the transaction after a rollback by SQLite.
 #[tokio::test]
 async fn a_call_within_two_transactions_on_sqlite() {
     let fixture = Fixture::<SeaSqlite>::new().await;
@@ -199,7 +199,7 @@ async fn a_call_after_another_transaction_on_sqlite() {
     assert_usable("after it", &fixture, &pool).await;
 }
 
-/// SQLite has rolled back a transaction of this connection that had no call in it, and sea-orm still counts it.
+/// SQLite has rolled back a transaction of this connection without a call. sea-orm still counts it.
 #[tokio::test]
 async fn a_connection_whose_count_is_wrong_on_sqlite() {
     const ENDS: &str = "INSERT OR ROLLBACK INTO shelves VALUES ('one', 1), ('one', 1)";

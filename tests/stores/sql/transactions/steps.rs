@@ -238,7 +238,7 @@ async fn no_step_begins_after_the_lease_is_lost<D: Database>() {
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
 }
 
-/// Lets the lease of the call lapse while a transaction has locked the record of its step.
+/// Lets the call's lease lapse while a transaction locks its step's record.
 async fn lapses<D: Database>(fixture: &Fixture<D>) {
     let mut conn = fixture.connection().await;
     // MariaDB would wait for the locks of rows that it only looks at.

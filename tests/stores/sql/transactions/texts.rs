@@ -97,8 +97,7 @@ async fn settings_of_a_session_in_a_transaction_of_idem<D: Database>() {
     }
 }
 
-/// sqlx logs the text of statements, at warning level if one was slow. It must not contain
-/// an answer.
+/// sqlx logs statements, and slow ones at the level of warnings. It must not contain an answer.
 async fn no_answer_is_in_the_text_of_a_statement<D: Server>() {
     let server = D::serve(D::LOGS);
     let store = PostgresStore::connect(&server.url()).await.unwrap();

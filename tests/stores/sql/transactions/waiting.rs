@@ -15,7 +15,7 @@ mod other_clients {
     on_each_other_client_of_a_server!(a_deadlock_ends_with_one_of_two_aborted);
 }
 
-/// A short lock wait, on a database where a call can limit it.
+/// A short lock wait, on databases whose calls can limit it.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// After a commit it replays, and after a rollback its body runs.

@@ -1,4 +1,4 @@
-//! Every kind of server, for the tests and for the worker that is killed with one.
+//! Every kind of server, for the tests and the killed worker.
 
 use std::ops::Deref;
 use std::sync::OnceLock;

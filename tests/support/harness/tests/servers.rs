@@ -1,4 +1,4 @@
-//! Every kind of server is started, killed, paused, restarted and dropped in the same way.
+//! Every kind of server starts, is killed, pauses, restarts and drops alike.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::database::Sql;
 
 pub(crate) struct MySqlAsyncClient;
 
-/// The options of a URL, without the way around a proxy that the client would take.
+/// The options of a URL, without the client's way around a proxy.
 pub(crate) fn options(url: &str) -> OptsBuilder {
     let opts = Opts::from_url(url).expect("a URL");
     OptsBuilder::from_opts(opts).prefer_socket(false)

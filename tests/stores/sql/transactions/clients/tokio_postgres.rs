@@ -116,7 +116,7 @@ impl Client for DeadpoolPostgres {
 
 type Bb8 = PooledConnection<'static, PostgresConnectionManager<NoTls>>;
 
-/// The connection of bb8-postgres that a consumer takes for a message, on which idem begins and ends a transaction.
+/// The connection of bb8-postgres that a consumer takes for a message. On it idem begins and ends a transaction.
 pub(crate) struct Bb8Postgres;
 
 impl Client for Bb8Postgres {

@@ -39,7 +39,7 @@ fn main() {
     serve(&start());
 }
 
-/// Prints the address and the directory of the server, and pauses it at the first line of the input.
+/// Prints address and directory of the server, and pauses it at the first input line.
 fn serve(server: &Server) -> ! {
     say(&format!("addr {}", server.addr()));
     say(&format!("dir {}", server.dir().display()));
