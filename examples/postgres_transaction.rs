@@ -35,7 +35,7 @@ docker run -p 5432:5432 -e POSTGRES_PASSWORD=secret postgres
 and then
 DATABASE_URL=postgres://postgres:secret@127.0.0.1/postgres cargo run --example postgres_transaction";
 
-/// Each run creates a schema for the tables of this example and idem's records.
+/// The schema of all tables, idem's records included: new for each run.
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_example CASCADE;
 CREATE SCHEMA idem_example;

@@ -34,7 +34,7 @@ async fn ship(order_no: &str, parcels: u32) -> Result<String, idem_runtime::Erro
     Ok(format!("{parcels} parcels shipped"))
 }
 
-/// What a process of the service does when it starts.
+/// The start of a process of the service.
 async fn connect(url: &str) -> Result<Engine, Box<dyn Error>> {
     // Fails if the server cannot keep records, because of its eviction policy for example.
     let store = RedisStore::connect(url).await?;

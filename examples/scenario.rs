@@ -28,7 +28,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// An engine over the store, or one that protects nothing.
+    /// An engine over the store, or an unprotecting one.
     pub fn engine(self, store: impl Store) -> Engine {
         let engine = self.builder(store).build();
         engine.expect("the defaults are within their bounds")
@@ -52,7 +52,7 @@ impl Observer for Silent {
     fn observe(&self, _: &Event<'_>) {}
 }
 
-/// A server that a scenario uses: the one that a variable names, or one of its own, which ends with the value.
+/// A server that a scenario uses: at the address in a variable, or its own, which ends with the value.
 #[derive(Debug)]
 pub struct Server<S> {
     url: String,
@@ -84,7 +84,7 @@ impl Server<RedisServer> {
         Self::named("REDIS_URL", start, RedisServer::url)
     }
 
-    /// A connection with more patience than the default half a second, in which a busy machine loses replies.
+    /// A connection that waits longer than the default. A busy machine loses replies in its half a second.
     pub async fn client(&self) -> RedisResult<MultiplexedConnection> {
         let patience = Some(Duration::from_secs(10));
         let config = AsyncConnectionConfig::new()
@@ -104,7 +104,7 @@ impl Server<PostgresServer> {
         Self::named("DATABASE_URL", start, |server| server.url())
     }
 
-    /// A pool of this many connections to [`postgres`](Self::postgres) with new tables, and a store in `records`.
+    /// A pool of connections to new tables, and a store in `records`.
     pub async fn with_tables(
         tables: &'static str,
         records: &str,
@@ -121,7 +121,7 @@ impl Server<PostgresServer> {
     }
 }
 
-/// What a scenario has counted, and what it should have.
+/// A scenario's figures, counted and expected.
 #[derive(Debug)]
 pub struct Books {
     title: String,
@@ -232,7 +232,7 @@ pub struct Load<C, A> {
     elapsed: Duration,
 }
 
-/// Makes the calls in order by this many concurrent callers, each with a clone of `shared`.
+/// Makes the calls in order by this many concurrent callers. Each has a clone of `shared`.
 pub async fn hammer<S, C, A, F>(
     what: &'static str,
     callers: usize,

@@ -31,7 +31,7 @@ pub struct Args {
     /// Port on 127.0.0.1; 0 takes a free one and prints it
     #[arg(long, value_name = "N", default_value_t = 3000)]
     pub port: u16,
-    /// Forget what was sold, and begin new books
+    /// Forget all sales, and begin new books
     #[arg(long)]
     pub fresh: bool,
     /// Duration of a payment, in milliseconds

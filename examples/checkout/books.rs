@@ -24,7 +24,7 @@ pub(crate) struct Owner {
 pub(crate) struct Cart {
     /// Token that the form is submitted with.
     pub(crate) token: String,
-    /// Whether the form was submitted, and failed so that a retry may succeed.
+    /// Whether the form was submitted, and failed but may be retried.
     pub(crate) tried: bool,
     pub(crate) quantity: i64,
     /// Card in the form; empty before the first submission.

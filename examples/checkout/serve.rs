@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::routes::routes;
 use super::shop::Shop;
 
-/// Time limits of open connections, and then of running calls, at the end.
+/// Time limits at the end: of open connections, then of running calls.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Serves the shop until SIGTERM or Ctrl-C.

@@ -20,7 +20,7 @@ DROP TABLE IF EXISTS checkout_charges";
 pub(super) const OPEN: &str = "INSERT INTO checkout_shop (one, prefix, secret) VALUES (1, $1, $2) \
      ON CONFLICT (one) DO UPDATE SET one = 1 RETURNING prefix, secret";
 
-/// The cart, with the new token if its own is missing or expiring: in one statement, so that two tabs that open at the
+/// The cart, with the new token unless its own is fresh: in one statement, so that two tabs that open at the
 /// same moment get the same token.
 pub(super) const CART: &str = "INSERT INTO checkout_carts (session, token, ends_s, tried, quantity, card) \
      VALUES ($1, $2, $3, 0, 1, '') ON CONFLICT (session) DO UPDATE SET \

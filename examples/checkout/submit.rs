@@ -54,7 +54,7 @@ impl IntoResponse for Placed {
     }
 }
 
-/// Reason why no order was placed. The class decides what a repeat of the form gets.
+/// Reason why no order was placed. The class decides about a repeat of the form.
 #[derive(Clone, Debug, Serialize, Deserialize, Classify)]
 pub(crate) enum SubmitError {
     /// A repeat gets the same answer: the form is used up.

@@ -137,7 +137,7 @@ fn highest_id(of: &Value, names: &[&str]) -> Option<i64> {
     }
 }
 
-/// The id of what the same commit has added last.
+/// The id of the same commit's last addition.
 const LAST: i64 = -1;
 
 /// Applies an update. `None`: it is malformed, or of a kind that this catalog does not know.

@@ -14,7 +14,7 @@ pub(crate) enum Step {
     Database,
     /// The service answers, and the answer does not reach the client.
     AnswerLost,
-    /// The message gateway does not answer, and may or may not get the message.
+    /// The message gateway does not answer. It may or may not get the message.
     Gateway,
 }
 

@@ -1,4 +1,4 @@
-//! A payment service of idempotent calls, driven by a webhook log with repeats.
+//! A payment service of idempotent calls, driven by a log of webhooks.
 //!
 //! `cargo run --example payments`, and `-- --help`. Start reading at `service`: three annotated functions. The rest is
 //! for the demonstration: a log (`request`), a client that calls again (`client`), doubles that fail (`provider`,

@@ -42,7 +42,7 @@ pub(crate) struct Movement {
 }
 
 impl Movement {
-    /// The two accounts, ordered by name, and what is added to each.
+    /// The two accounts, ordered by name, and the amount added to each.
     pub(crate) fn changes(&self) -> [(&str, i64); 2] {
         let amount = self.amount.cast_signed();
         let to_merchant = if self.kind == Kind::Payment {
@@ -207,7 +207,7 @@ impl Bank {
         format!("{kind}_{:05}", self.movements.len() + 1)
     }
 
-    /// What is paid by these movements, without what was refunded.
+    /// The sum of these movements' payments less their refunds.
     fn sum(&self, of: impl Fn(&Movement) -> bool) -> i64 {
         let movements = self.movements.iter().filter(|moved| of(moved));
         let amounts = movements.map(|moved| match moved.kind {

@@ -122,7 +122,7 @@ pub(crate) struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) deliveries: Vec<Delivery>,
-    /// The numbers, from 1, of the lines that are no deliveries, with their defects.
+    /// The lines that are no deliveries: numbers from 1, with the defects.
     pub(crate) bad: Vec<(usize, String)>,
 }
 

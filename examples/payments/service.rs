@@ -20,7 +20,7 @@ pub(crate) enum Protection {
     Without,
 }
 
-/// What a call returns: the answer as text, so that two answers can be compared.
+/// The result of a call: its answer as text, so that two can be compared.
 pub(crate) type Answer = Result<String, PayError>;
 
 #[derive(Debug)]

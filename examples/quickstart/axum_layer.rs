@@ -73,7 +73,7 @@ fn api(engine: Engine) -> Router {
         .layer(idempotency)
 }
 
-/// Sends a request, and returns what the client sees of its response.
+/// Sends a request, and returns the client's view of its response.
 async fn send(
     api: &Router,
     method: Method,

@@ -45,7 +45,7 @@ enum PayError {
     /// Nothing has happened: the key is released, and a repeat runs the body.
     #[class(system)]
     BankDown,
-    /// A refusal by idem, which says itself what a repeat gets.
+    /// A refusal by idem. Its kind decides about a repeat.
     #[class(delegate)]
     Idempotency(idem_runtime::Error),
 }

@@ -78,7 +78,7 @@ impl Payments {
         self.bank.charge(&key, req.cents).await
     }
 
-    /// Runs before the body if an earlier attempt crashed or has an unknown outcome.
+    /// Runs before the body after a crash or an unknown outcome.
     ///
     /// The hook has the claim of the key, so that no other hook and no body runs meanwhile.
     async fn find_charge(

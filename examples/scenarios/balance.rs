@@ -97,7 +97,7 @@ async fn book(
     Ok(balance)
 }
 
-/// The call in a transaction of its own, repeated until it has an answer.
+/// The call in its own transaction, repeated until it has an answer.
 async fn send((engine, pool): (Engine, PgPool), movement: Movement) -> Result<i64, BankError> {
     loop {
         let number = TRIES.fetch_add(1, Relaxed);

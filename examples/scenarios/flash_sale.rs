@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// Takes a piece of the first segment that has one, beginning with the buyer's. Returns the segment's number; 0: sold
-/// out. On a cluster, the keys of a script need a common hash tag, or the segments are asked one by one.
+/// Takes a piece of the first possible segment from the buyer's on. Returns the segment's number; 0: sold out. On a
+/// cluster, the keys of a script need a common hash tag, or the segments are asked one by one.
 const TAKE: &str = "
 for i = 0, #KEYS - 1 do
     local segment = (ARGV[1] + i) % #KEYS + 1
@@ -34,7 +34,7 @@ for i = 0, #KEYS - 1 do
 end
 return 0";
 
-/// No unique index on the buyer, so that the books show idem's effect. A shop has one, as the last line.
+/// No unique index on the buyer: the books show idem's effect. A shop has one, as the last line.
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_sale CASCADE;
 CREATE SCHEMA idem_sale;

@@ -44,7 +44,7 @@ impl From<Error> for LicenceError {
     }
 }
 
-/// What has happened.
+/// The events so far.
 #[derive(Debug, Default)]
 struct Seen {
     calls: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A message is sent once in spite of repeats and a failing gateway. A captcha is sent once in 60 s.
+//! A message is sent once in spite of repeats and gateway faults. A captcha is sent once in 60 s.
 //!
 //! `cargo run --example notifications` sends 200 text messages and 100 mails, each for four callers at once, with its
 //! records in Redis (`REDIS_URL`, or one of its own). A text message has no number: the same text to the same phone is
@@ -81,7 +81,7 @@ async fn find(cx: &Context) -> Result<Reconciled<usize>, SendError> {
     })
 }
 
-/// Stands for the gateway. It does not compare ids: what is sent twice, it delivers twice.
+/// Stands for the gateway. It does not compare ids: a message sent twice is delivered twice.
 mod gateway {
     use super::{AtomicU32, Duration, Mutex, Ordering, PoisonError, SendError};
 

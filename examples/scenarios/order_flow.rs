@@ -1,4 +1,4 @@
-//! An order in a process that is killed after every step, until it is done.
+//! An order in a process that is killed after every step.
 //!
 //! `cargo run --example order_flow` orders six times, in `PostgreSQL` (`DATABASE_URL`, or a server of its own). One
 //! function writes the order, charges the card, takes the piece from the stock, prints the label and sends the mail. Each

@@ -89,7 +89,7 @@ async fn take_step(tx: &mut PgTransaction<'_>, request: Request) -> Result<(), S
     Ok(())
 }
 
-/// The call in a transaction of its own, repeated until it has an answer.
+/// The call in its own transaction, repeated until it has an answer.
 async fn send((engine, pool): (Engine, PgPool), request: Request) -> Result<(), StepError> {
     loop {
         let mut tx = pool.begin().await?;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example payment_callback` sends the notifications of 80 payments and 20 refunds five times each, at
 //! once and out of order, to a handler on `PostgreSQL` (`DATABASE_URL`, or a server of its own), which fails now and
-//! then. What was not answered with SUCCESS is sent again later, and in the end everything once more.
+//! then. Notifications without SUCCESS are sent again later, and in the end all once more.
 //!
 //! The database guards the rows: the state changes by compare-and-set, and a payment has one row. What idem adds is
 //! the answer. `--unprotected` loses no money for that reason: it answers repeats with FAIL, so that the provider never

@@ -21,7 +21,7 @@ const PIECES: i64 = 100;
 const ORDERS: i64 = 150;
 const CALLERS: usize = 100;
 
-/// No unique index on the number, so that the books show idem's effect.
+/// No unique index on the number: the books show idem's effect.
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_stock CASCADE;
 CREATE SCHEMA idem_stock;

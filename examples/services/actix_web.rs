@@ -1,4 +1,4 @@
-//! The service on actix-web, with headers of an earlier version of the crate `http`.
+//! The service on actix-web, whose headers are of an earlier `http`.
 
 use std::io;
 use std::net::TcpListener;

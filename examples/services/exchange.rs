@@ -1,4 +1,4 @@
-//! What the web frameworks share: the client of a request, and the response to it, in the types of the crate `http`.
+//! Shared by the web frameworks: a request's client and its response, in types of `http`.
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};

@@ -41,7 +41,7 @@ struct Arguments {
     to: String,
     /// The amount, in cents.
     cents: u64,
-    /// A new UUID for a new transfer, and the same one in each repeat.
+    /// A new UUID for a new transfer; the same one in each repeat.
     idempotency_key: Option<String>,
 }
 
@@ -82,7 +82,8 @@ impl Tools {
 #[tool_handler]
 impl ServerHandler for Tools {}
 
-/// What a model can do about a transfer without a receipt. Clients show it the text of a tool's error, but no JSON-RPC error.
+/// A model's options after a transfer without a receipt. Clients show it the text of a tool's error, but no JSON-RPC
+/// error.
 fn advice(error: &TransferError) -> String {
     let error = match error {
         TransferError::NotEnoughMoney => {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../observability/dashboard.json");
 
-/// The exporter's metrics after the load, and the traces that the example printed.
+/// The exporter's metrics after the load, and the example's printed traces.
 fn exported() -> String {
     let example = Worker::program(support::built("observability"));
     let example = example.args(["--port", "0", "--rounds", "40", "--trace", "off"]);

@@ -18,7 +18,7 @@ fn prints_its_comment(example: &str, variable: Option<(&str, &str)>) {
     printing::prints_its_comment("cargo run", example, variable);
 }
 
-/// Fails unless the example names its variable and server command, and exits with 2.
+/// Fails unless the example names variable and server, and exits with 2.
 fn names_its_server(example: &str, variable: &str, server: &str) {
     let output = run(example, None);
     let errors = String::from_utf8(output.stderr).unwrap();

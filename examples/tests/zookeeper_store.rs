@@ -29,7 +29,7 @@ const OWNER: Owner = Owner::from_bytes([1; 16]);
 const PATIENCE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Shared by all tests but the killing one, each under its own root.
+/// Shared by all tests but the killing one; each has its root.
 static SERVER: LazyLock<ZooKeeperServer> = LazyLock::new(ZooKeeperServer::start);
 
 async fn connect(addr: SocketAddr, root: &str) -> ZooKeeperStore {
@@ -116,7 +116,7 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
 
 #[tokio::test]
 async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
-    // The one that a connection creates; no other test uses it.
+    // The root that a connection creates; no other test uses it.
     let (root, client) = ("/idem", client().await);
     let store = shared(root).await;
     assert_eq!(store.sweep().await.unwrap(), 0);

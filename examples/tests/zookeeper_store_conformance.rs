@@ -1,4 +1,4 @@
-//! Every case of the conformance suite on the example's store and a real `ZooKeeper`.
+//! Every case of the conformance suite on the example's store.
 //!
 //! `cargo test --test zookeeper_store_conformance -- leases` runs the cases whose names contain that.
 

@@ -89,7 +89,7 @@ pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     [MARK, &millis.to_be_bytes()[3..], record].concat()
 }
 
-/// Decodes data by the server's times of its writing and of this read: the bytes of a record and its remaining life, or
+/// Decodes data by the server's times of the write and this read: the bytes of a record and its remaining life, or
 /// `None` if it has expired.
 ///
 /// # Errors

@@ -45,7 +45,7 @@ pub struct ZooKeeperStore {
     root: Arc<str>,
     /// For the calls of the application.
     calls: Arc<Link>,
-    /// The engine's own thread creates and uses it, because otherwise a busy application starves it.
+    /// Created and used by the engine's own thread. A busy application would starve it.
     background: Arc<Link>,
     news: Arc<News>,
 }

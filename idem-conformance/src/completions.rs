@@ -1,4 +1,4 @@
-//! Completions, and reconciliations of what was not completed.
+//! Completions, and reconciliations in their absence.
 
 use super::probe::{
     A, B, C, IN_TIME, LEASE, NO_RECORDS, Probe, RETAIN, TTL, answer, ask_to_find_out, header,

@@ -12,8 +12,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A store under test, with the privileged access of a test.
 ///
-/// One fixture serves one case: there must be no record under its [`prefix`](Self::prefix), or under one that begins
-/// with it.
+/// One fixture serves one case: there must be no record under its [`prefix`](Self::prefix), or under a longer prefix.
 pub trait Fixture: Send + Sync {
     /// The store. Each call may return another client of the same store.
     fn store(&self) -> Arc<dyn Store>;
@@ -33,7 +32,7 @@ pub trait Fixture: Send + Sync {
 
     /// Reads the bytes under a key, bypassing the store.
     ///
-    /// `None` if there is no live value, or one that is not bytes.
+    /// `None` if there is no live value of bytes.
     fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>>;
 
     /// The most that the store's time advances by itself during a case.
@@ -45,10 +44,9 @@ pub trait Fixture: Send + Sync {
         Duration::ZERO
     }
 
-    /// The time limit of a notification of a [`Watch`](idem_runtime::store::author::Watch) or listener, by the
-    /// machine's clock.
+    /// The time limit of a notification, by the machine's clock.
     ///
-    /// After it the store is taken for one that does not notify. A fault of notifications costs it about ten times: 5
+    /// After it the store is considered not to notify. A fault of notifications costs it about ten times: 5
     /// seconds, the default, suit a store on the same machine, and a busy server may need 20. While a
     /// [`History`](crate::History) is made shorter, a tenth of it is waited, and the shortest one is then verified.
     fn patience(&self) -> Duration {
@@ -79,6 +77,6 @@ pub enum Plant {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A value of a type that no record has, such as a Redis list.
+    /// A value of no record's type, such as a Redis list.
     OtherType,
 }

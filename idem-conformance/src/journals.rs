@@ -175,7 +175,7 @@ async fn of_many_attempts_the_first_and_the_last_are_kept(p: Probe) {
     assert_eq!(numbers.len(), Journal::MAX_ATTEMPTS);
 }
 
-/// Entries with a small letter that are no attempts are passed on, uncounted.
+/// Entries with a small letter that are no attempts pass uncounted.
 async fn a_label_among_the_attempts_is_kept(p: Probe) {
     journals!(p);
     let (claim, _) = p.take_with_journal(&recording(request_by(A))).await;

@@ -25,7 +25,7 @@ macro_rules! with {
     }};
 }
 
-/// Destructures a reply, or panics with it at the line of the case.
+/// Destructures a reply, or panics with it at the case's line.
 macro_rules! expect {
     ($reply:expr, $pattern:pat => $out:expr $(, $($why:tt)+)?) => {
         match $reply {

@@ -22,7 +22,7 @@ struct Arguments {
     specification: Specification,
     /// The address of the server
     address: Uri,
-    /// An operation protected by keys that has an effect and answers with 2xx
+    /// An operation with keys that has an effect and answers with 2xx
     #[arg(long, short)]
     operation: Operation,
     /// A header of every request: 'authorization: Bearer one'

@@ -43,7 +43,7 @@ struct Notifications {
     waker: Option<Waker>,
 }
 
-/// A listener that remembers what it was notified of.
+/// A listener that remembers its notifications.
 #[derive(Debug, Default)]
 pub(crate) struct NotificationLog(Mutex<Notifications>);
 
@@ -69,7 +69,7 @@ impl NotificationLog {
         .await;
     }
 
-    /// Forgets what it was notified of.
+    /// Forgets its notifications.
     pub(crate) fn clear(&self) {
         self.change(|state| state.keys.clear());
     }

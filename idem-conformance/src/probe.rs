@@ -42,7 +42,7 @@ pub(super) const OUTCOMES: [OutcomeKind; 4] = [
     OutcomeKind::Tombstone,
 ];
 
-/// The reply to a completion of a claim that was not taken over.
+/// The reply to the completion of a claim without a successor.
 pub(super) const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
 pub(super) const RELEASED: ReleaseReply = ReleaseReply::Released;
 pub(super) const SUPERSEDED: ReleaseReply = ReleaseReply::Superseded;

@@ -1,4 +1,4 @@
-//! The printed history of a flawed store compiles, fails on that store and passes on a right one.
+//! The printed history compiles, fails on the flawed store and passes otherwise.
 
 #![allow(
     clippy::unwrap_used,

@@ -32,7 +32,7 @@ use tower::{Service, ServiceExt as _};
 
 pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
 
-/// The response that a client sees, and whether its request ran a handler: (status, text or code of a problem).
+/// A client's view of the response, and whether a handler ran: (status, text or code of a problem).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
     /// A handler ran, and this is its response.
@@ -138,7 +138,7 @@ impl Fixture {
     }
 }
 
-/// Sends requests one after the other: the record of each is what the ones before it left. The handler counts its runs.
+/// Sends requests one after the other: each finds the record of those before it. The handler counts its runs.
 pub(crate) async fn walk<N: Display>(
     shop: &Router,
     runs: impl Fn() -> usize,
@@ -202,7 +202,7 @@ impl Gate {
     }
 }
 
-/// A router whose handler waits at a gate, and answers with its run's number.
+/// A router whose handler waits at a gate. It answers with its run's number.
 pub(crate) fn gated(fixture: &Fixture, layer: IdempotencyLayer) -> (Arc<Gate>, Router) {
     let gate = Arc::new(Gate::default());
     let (fixture, through) = (fixture.clone(), Arc::clone(&gate));

@@ -88,7 +88,7 @@ impl Client {
         let _ = patiently("bytes are written", self.0.write_all(bytes)).await;
     }
 
-    /// What comes until this is a part of it.
+    /// All bytes before this are a part of it.
     pub(crate) async fn until(&mut self, part: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         while !bytes.windows(part.len()).any(|there| there == part) {
@@ -98,7 +98,7 @@ impl Client {
         bytes
     }
 
-    /// All bytes until the end of the connection, which are to be one answer.
+    /// All bytes until the end of the connection: they are one answer.
     pub(crate) async fn answer(self) -> Answer {
         let bytes = self.rest().await;
         let mut answers = answers(&bytes);
@@ -109,7 +109,7 @@ impl Client {
     /// All that comes until the end of the connection.
     pub(crate) async fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // One that was cut by the server while we wrote has its answer all the same.
+        // A connection that the server cut during our write has its answer all the same.
         let _ = patiently("the server ends it", self.0.read_to_end(&mut bytes)).await;
         bytes
     }

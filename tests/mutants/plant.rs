@@ -198,7 +198,7 @@ pub(crate) fn plant(root: &Path, copy: &Path, places: &[Place]) {
         files.entry(&place.file).or_default().push(place);
     }
     let write = |file: &str, text: String| {
-        // What has not changed is not compiled again.
+        // Unchanged files are not compiled again.
         if fs::read_to_string(copy.join(file)).is_ok_and(|there| there == text) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The programs of tests, fast ones first, and a run with a mutant.
+//! The programs of tests, fast ones first, and their runs.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -88,7 +88,7 @@ pub(crate) enum End {
     Aborts,
 }
 
-/// Runs a program with a mutant, or without (0), up to its first failure; `only` names one test.
+/// Runs a program with a mutant (0: none) to its first failure; `only` names one test.
 pub(crate) fn execute(built: &Built, mutant: usize, only: Option<&str>) -> End {
     let Built(executable, package) = built;
     let mut command = Command::new(executable);

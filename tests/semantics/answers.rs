@@ -15,7 +15,7 @@ on_every_store! {
     an_answer_without_a_body_and_one_by_hand_are_sealed, secrets_are_in_no_message,
 }
 
-/// What an encryption key looks like in a `Debug` of its bytes.
+/// An encryption key in a `Debug` of its bytes.
 const SECRET: [u8; 32] = *b"secret-marker secret-marker 1234";
 const MEMO: &str = "answer-marker";
 
@@ -76,7 +76,7 @@ fn of_another_amount() -> Fingerprint {
     asked.unwrap().fingerprint()
 }
 
-/// The answer to a payment of 12.50 never answers one of 99.99, in spite of its header.
+/// The answer to a payment of 12.50 never answers one of 99.99. This holds in spite of its header.
 async fn an_answer_that_was_given_another_fingerprint_is_refused(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
     let pay = |cents: u64| fixture.pay().fingerprint(&cents);
@@ -98,7 +98,7 @@ async fn an_answer_that_was_given_another_fingerprint_is_refused(fixture: Fixtur
     assert_eq!(again.as_deref(), Ok(MEMO));
 }
 
-/// An operator's answer to a payment of 12.50 never answers one of 99.99.
+/// An operator's answer to a payment of 12.50 answers no other one.
 async fn an_answer_by_hand_is_for_the_request_of_its_entry(fixture: Fixture) {
     let pay = |cents: u64| fixture.pay().fingerprint(&cents);
     let unknown = pay(1_250).run(|_| async { Err::<String, _>(PayError::TimedOut) });

@@ -47,7 +47,7 @@ async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     }
 }
 
-/// Drops a call after 0, 1, 2, … polls, each with new engines and a new key. Checks the key when the engine is idle.
+/// Drops a call after each number of polls, with new engines. Checks the key when the engine is idle.
 async fn dropped_at_every_poll_of_a_first_call(mut fixture: Fixture) {
     for (on_cancel, answer) in [
         (OnCancel::Hold, receipt(7)),
@@ -217,7 +217,7 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
     assert!(assert_running(&refused_far(&fixture).await) > Duration::from_secs(20));
 }
 
-/// A finished body is neither lost nor released, at whichever point of its ending its caller leaves.
+/// A finished body is neither lost nor released when its caller leaves.
 async fn an_ending_is_sent_to_its_end_although_its_caller_has_gone(mut fixture: Fixture) {
     use StoreOperation::{Complete, Release};
     let value = EntryState::Answered(idem_runtime::store::OutcomeKind::Value);

@@ -192,7 +192,7 @@ async fn the_shortest_life_is_a_second_and_a_life_is_cut_to_milliseconds() {
     }
 }
 
-/// With a SQL store, a choice is bounded by 10 years, unlike the policy.
+/// With a SQL store, a choice is bounded by 10 years. The policy is not.
 #[tokio::test]
 async fn a_choice_below_for_ever_is_ten_years_at_most() {
     let dir = idem_harness::TestDir::new("chosen_lives").unwrap();

@@ -148,7 +148,7 @@ async fn is_reentered(call: Pay) {
     assert!(!error.is_retryable(), "it would be so again");
 }
 
-/// In the body, its hook, and functions that the body calls, also in another task.
+/// In the body, its hook, and its functions, on any task.
 async fn a_call_within_itself_is_refused_at_once(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let again = fixture.pay();

@@ -10,7 +10,7 @@ use crate::prelude::*;
 
 type Call = CallBuilder;
 
-/// Many times what a task of tokio may do in one turn.
+/// Many times a tokio task's budget of one turn.
 const CALLS: usize = 10_000;
 /// More than it may do, and far below all of them.
 const FEW: usize = CALLS / 10;

@@ -68,7 +68,7 @@ async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_a
     assert_refusal(answer, &ErrorKind::TooLarge);
 }
 
-/// Lets this time pass, from one short sleep of a task to the next.
+/// Lets this time pass, by the short sleeps of a task.
 async fn pass(fixture: &Fixture, time: Duration) {
     let end = fixture.clock.now() + time;
     while fixture.clock.now() < end {

@@ -73,7 +73,7 @@ fn row(fixture: &Fixture, old: Secret, new: Secret) -> Row {
     Row::new(fixture, (old, new))
 }
 
-/// A record of the card `card` that lives for a minute after a failed attempt.
+/// A record of the card `card`, for a minute after a failure.
 async fn released(fixture: &Fixture) -> Engine {
     let before = before(fixture, OLD);
     let failed = call(&before, "card", 5).count_errors(true);
@@ -81,7 +81,7 @@ async fn released(fixture: &Fixture) -> Engine {
     before
 }
 
-/// The record's name and fingerprint, as a reader without a secret sees them.
+/// The record's name and fingerprint, as read without a secret.
 async fn listed(fixture: &Fixture) -> (KeyDigest, Fingerprint) {
     let reader = before(fixture, None);
     let mut entries = reader.entries().operation(OPERATION);
@@ -125,7 +125,7 @@ async fn derived_keys_are_the_same_under_every_secret(fixture: Fixture) {
     for secret in [None, OLD, NEW] {
         let call = call(&before(&fixture, secret), CARD, CENTS);
         let keys = call.run(|cx| async move {
-            // In the body, and in what it calls.
+            // In the body, and in its calls.
             let context = idem_runtime::context();
             assert_eq!(cx.derive_key("charge"), context.derive_key("charge"));
             Ok::<_, PayError>((cx.derive_key("charge"), cx.key().to_string()))
@@ -259,8 +259,8 @@ async fn a_secret_alone_costs_no_round_trip_and_a_former_one_costs_one(fixture: 
     assert_eq!(cost(call(&after, "card", 5)).await, 1);
 }
 
-/// The lookups of two processes are held until the former record has expired: one of the two runs. With a lost reply
-/// the first lookup was granted, and is sent again.
+/// Two processes' lookups are held until the former record has expired: one of the two runs. With a lost reply the
+/// first lookup was granted, and is sent again.
 async fn a_record_that_expires_before_the_claim_leaves_its_name(fixture: Fixture) {
     for is_lost in [false, true] {
         let _row = Row::new(&fixture, ("is lost", is_lost));
@@ -325,7 +325,7 @@ async fn a_call_within_itself_is_refused_under_either_name(fixture: Fixture) {
     }
 }
 
-/// Followers leave the former name with their leader, and do not claim in turn.
+/// Followers leave the former name with their leader, without claims in turn.
 async fn followers_do_not_ask_for_themselves(fixture: Fixture) {
     let (engine, runs) = (after(&fixture, OLD, NEW), Runs::default());
     fixture.fail(StoreOperation::Claim, [Fault::Held; 2]);

@@ -1,4 +1,4 @@
-//! Engines: which one a call uses, and what it refuses by itself.
+//! Engines: the engine of a call, and its own refusals.
 
 use std::num::NonZeroU16;
 

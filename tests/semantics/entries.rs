@@ -28,7 +28,7 @@ async fn entry_of(call: Pay) -> Entry {
     call.entry().await.unwrap().expect("there is a record")
 }
 
-/// Resolves with a value or an error, and returns every later call's answer.
+/// Resolves with a value or an error, and returns later calls' answer.
 async fn resolved(entry: Entry, is_error: bool) -> Answer {
     if is_error {
         entry.resolve_error(&declined()).await.unwrap();

@@ -1,4 +1,4 @@
-//! From an annotated function to the entry of its call, which is settled there.
+//! From an annotated function to its call's entry, which is settled there.
 
 use crate::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The label by which an operator recognizes the record of a delayed or failed call.
+//! The label by which an operator recognizes a pending call's record.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ on_every_store! {
 
 const ORDER: &str = "ord-20261124-4711";
 
-/// The label of these calls, which has only a part of the number.
+/// The label of these calls, which omits a part of the number.
 const LABEL: &str = "order …4711";
 
 pub(crate) fn labelled(call: Pay) -> Pay {
@@ -45,7 +45,7 @@ async fn a_call_that_succeeds_at_once_stores_no_label(fixture: Fixture) {
     assert_eq!(answered(labelled(fixture.pay())).await, receipt(1));
 }
 
-/// It survives resolution, reset, and answers of calls with no label or another one.
+/// It survives resolution, reset, and calls with no label or another one.
 async fn a_record_has_the_first_label_of_its_calls(fixture: Fixture) {
     for (row, expected) in [
         ("an unknown outcome", Some(LABEL)),
@@ -85,7 +85,7 @@ async fn a_record_has_the_first_label_of_its_calls(fixture: Fixture) {
     }
 }
 
-/// Retries of a call with unreadable steps do not fill the record with labels.
+/// Retries of a call with unreadable steps do not accumulate labels.
 async fn a_label_behind_steps_of_a_later_version_is_stored_once(fixture: Fixture) {
     down(fixture.pay()).await;
     let later = b"\0\0\0\x09Z12345678";
@@ -99,7 +99,7 @@ async fn a_label_behind_steps_of_a_later_version_is_stored_once(fixture: Fixture
     assert_eq!(labels.count(), 1);
 }
 
-/// The label is omitted where it does not fit, as are the attempts.
+/// The label is omitted where it does not fit, like the attempts.
 #[tokio::test]
 async fn a_label_gives_way_to_attempts_and_to_the_answer() {
     let dir = TestDir::new("labels").unwrap();

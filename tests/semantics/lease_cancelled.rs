@@ -17,7 +17,7 @@ fn cancels(call: Pay) -> Pay {
     call.on_lease_lost(OnLeaseLost::Cancel)
 }
 
-/// Another process takes the key over from a body, which is then cancelled.
+/// Another process takes the key over from a body, then cancelled.
 async fn cancelled(fixture: &Fixture, call: Pay, winner: Answer) -> (Body, Body) {
     let first = Body::start(cancels(call), receipt(7)).await;
     fixture.pass_in_store(LEASE_OVER);
@@ -116,7 +116,7 @@ async fn a_cancelled_body_does_not_end_the_winners_claim(fixture: Fixture) {
     }
 }
 
-/// The record was lost, and a call with other arguments now has the key.
+/// The record was lost, and another request now has the key.
 async fn a_cancelled_call_does_not_adopt_the_answer_of_another_request(fixture: Fixture) {
     let fixture = fixture.with(|engine| {
         let engine = engine.ttl(Duration::from_mins(1));

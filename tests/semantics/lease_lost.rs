@@ -52,7 +52,7 @@ impl Watching {
     }
 }
 
-/// Lets a third of the lease pass here, until the renewal is due.
+/// Lets a third of the lease pass here: the renewal is due.
 pub(crate) async fn third(fixture: &Fixture) {
     wakes(fixture, THIRD).await;
 }

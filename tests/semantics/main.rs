@@ -1,5 +1,4 @@
-//! The rows of the semantics table, each on every store: what a caller gets, and how often the
-//! body ran.
+//! The rows of the semantics table, each on every store: answers and runs of bodies.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 

@@ -132,7 +132,7 @@ async fn a_runtime_that_shuts_down_ends_a_finished_body(fixture: Fixture) {
     assert_eq!(dropped, 1, "it lapses with its lease");
 }
 
-/// The output of a future that waits for nothing, polled without a runtime.
+/// The output of a future that never waits, polled without a runtime.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match pin!(future).poll(&mut cx) {

@@ -1,4 +1,4 @@
-//! The first caller gets the answer of every repeat, or no repeat gets one.
+//! The first caller gets every repeat's answer, or no repeat gets one.
 
 use std::fmt::Debug;
 
@@ -35,8 +35,8 @@ fn told<T: Debug>(result: Result<T, Failed<T>>) -> Result<String, ErrorKind> {
     }
 }
 
-/// The value as answer of a call, with and without a follower, as kept error, as step's result, and as completion of a
-/// claim.
+/// The value in each role of a stored value. It is a call's answer, with and without a follower, a kept error, a step's
+/// result, and a claim's completion.
 async fn pairs<T>(engine: &Engine, value: &T) -> [Pair; 5]
 where
     T: Serialize + DeserializeOwned + Clone + Debug + Send + 'static,
@@ -62,7 +62,7 @@ where
         let part = call.run(|_| async {
             let part = step("part", async |_| body().await).on_error(Keep);
             result = Some(told(part.await));
-            // The next attempt gets what the step left.
+            // The next attempt gets the step's result.
             Err::<(), _>(Failed::<()>::Of(()))
         });
         drop(part.await);

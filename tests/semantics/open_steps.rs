@@ -225,7 +225,7 @@ fn an_unknown_step_under_a_blocking_wait_does_not_hang() {
     assert_unknown(&refusal(answer.unwrap()));
 }
 
-/// Finds a reset that drops a finished step with the unknown one, or keeps the record unchanged.
+/// Finds a reset that drops finished steps, or keeps the record unchanged.
 async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     let [mail, charge] = &[Runs::default(), Runs::default()];
     let order = async |second: Answer| {
@@ -240,7 +240,7 @@ async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     let timed_out = Err(PayError::TimedOut);
     assert_eq!(order(timed_out.clone()).await, timed_out);
     let not_landed = |name| (name, Reconciled::NotLanded);
-    // One that is missing, and one that is finished.
+    // A missing step, and a finished one.
     for steps in [
         &[not_landed("ship")][..],
         &[not_landed("charge"), not_landed("mail")],
@@ -254,7 +254,7 @@ async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     assert_eq!((mail.count(), charge.count()), (1, 1));
 }
 
-/// Finds a value that the step cannot read, or that another step gets.
+/// Finds a value that the step cannot read, or another step gets.
 async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
     fn landed<'a>(name: &'a str, json: &'a str) -> (&'a str, Reconciled<&'a str>) {
         (name, Reconciled::Landed(json))
@@ -351,7 +351,7 @@ async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture
     drop(call);
 }
 
-/// A runtime blocked by a body would keep a connection that all renewals need.
+/// A runtime blocked by a body would block all renewals' connection.
 async fn a_step_that_begins_again_renews_the_lease_on_the_engines_thread(fixture: Fixture) {
     interrupted(&fixture, "charge").await;
     let (before, runs) = (fixture.store.log().len(), Runs::default());

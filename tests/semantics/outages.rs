@@ -120,7 +120,7 @@ async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixt
     assert_contains(&error, "an injected fault");
 }
 
-/// A fixture of short leases that holds the replies to this many claims.
+/// A fixture of short leases that holds this many claims' replies.
 fn slow(fixture: Fixture, claims: usize) -> Fixture {
     let fixture = fixture.with(|engine| engine.lease(Duration::from_secs(1)));
     let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
@@ -143,7 +143,7 @@ async fn a_grant_that_comes_after_its_lease_is_asked_for_again(fixture: Fixture)
     assert!(matches!(claims[..], [one, two] if one == two), "{claims:?}");
 }
 
-/// The store replies at once, so that the order of reply and deadline is known.
+/// The store replies at once: the order of reply and deadline is known.
 #[tokio::test]
 async fn a_store_that_grants_after_the_lease_is_given_up() {
     let fixture = slow(Fixture::memory(), 1_000);

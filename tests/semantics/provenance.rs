@@ -1,4 +1,4 @@
-//! What an [`Answer`] says about how it came about.
+//! The provenance that an [`Answer`] names.
 
 use idem_runtime::{Answer, AnswerSource, codec::AnswerFormat};
 

@@ -50,7 +50,7 @@ async fn reset(fixture: &Fixture) {
     entry(fixture).await.reset().await.unwrap();
 }
 
-/// A body that may have had its effect makes the next call reconcile; any other record does not.
+/// A body that may have had its effect makes calls reconcile; any other record does not.
 async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixture: Fixture) {
     for (row, asked) in [
         ("a first call", 0),
@@ -87,7 +87,7 @@ async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixtur
     assert_eq!(fixture.events.count("landed"), 4);
 }
 
-/// The outcome stays unknown for this reason, and the body does not run.
+/// The outcome stays unknown for this reason; the body does not run.
 async fn stays_unknown<H, R>(fixture: &Fixture, why: &str, hook: impl FnOnce() -> H)
 where
     H: Future<Output = R>,

@@ -24,7 +24,7 @@ async fn the_lease_is_renewed_during_a_long_hook(fixture: Fixture) {
     assert_eq!(asking.end().await, receipt(7));
 }
 
-/// A hook that is paused beyond its lease, until another process's hook has returned this.
+/// A hook paused beyond its lease, until another hook has returned this.
 async fn overtaken(fixture: &Fixture, says: Says, winner: Says) -> (Asking, Asking) {
     timed_out(fixture.pay()).await;
     let first = Asking::saying(fixture, fixture.pay(), says).await;

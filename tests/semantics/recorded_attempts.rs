@@ -1,4 +1,4 @@
-//! The attempts of a record, which explain a repeated start of a body.
+//! The attempts of a record, which explain another start of a body.
 
 use std::time::SystemTime;
 
@@ -25,8 +25,8 @@ async fn ends(fixture: &Fixture) -> Vec<AttemptEnd> {
     recorded.iter().map(|attempt| attempt.end).collect()
 }
 
-/// The events of the key until it is read, and the ends and kinds of its recorded entries. A value stands behind a
-/// failure, whether another process recorded that or this one.
+/// The key's events before it is read, and its recorded entries. Of entries, it has the ends and the kinds. A
+/// value stands behind a failure, whether another process recorded that or this one.
 async fn an_attempt_is_recorded_as_it_ended(fixture: Fixture) {
     use AttemptEnd::{BusinessError, Cancelled, Lapsed, Panicked, SystemError, Unknown, Value};
     let declined: Answer = Err(PayError::Declined { run: 1 });
@@ -143,7 +143,7 @@ async fn steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer(fixtu
     }
 }
 
-/// The end of an answer that an operator took back has the engine's time, like any attempt.
+/// An answer taken back ends at a time of the engine's clock.
 #[tokio::test]
 async fn an_answer_that_is_reset_ended_when_it_was_stored() {
     let fixture = Fixture::memory();

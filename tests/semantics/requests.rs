@@ -1,4 +1,4 @@
-//! The requests that a key accepts after a first attempt without an answer.
+//! The requests that a key accepts after an attempt without an answer.
 
 use idem_runtime::step;
 
@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 on_every_store![a_key_keeps_the_request_that_another_system_may_know,];
 
-/// What the first attempt did before it failed.
+/// The acts of the first attempt before its failure.
 #[derive(Clone, Copy, Debug)]
 enum Did {
     Nothing,

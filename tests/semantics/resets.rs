@@ -1,4 +1,4 @@
-//! A call that begins after a reset elsewhere never receives the reply to an earlier query.
+//! A call after a reset elsewhere never receives an earlier query's reply.
 
 use crate::prelude::*;
 

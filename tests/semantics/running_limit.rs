@@ -56,7 +56,7 @@ async fn an_answer_is_replayed_at_the_limit(fixture: Fixture) {
     assert_eq!(body.end().await, receipt(1));
 }
 
-/// A replay occupies a place until the store has answered, and runs nothing.
+/// A replay occupies a place until the store's answer, and runs nothing.
 async fn a_replay_does_not_refuse_another_call(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     let runs = Runs::default();

@@ -1,4 +1,4 @@
-//! Recorded steps for a reader and a writer of the store, with encryption and a secret digest key.
+//! Recorded steps before a store's reader and writer, encrypted and keyed.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ fn encrypted(fixture: Fixture) -> Fixture {
     fixture.with(|engine| engine.encrypt(EncryptionKeys::new(7, [7; 32])))
 }
 
-/// The call of this key records these steps, then fails with a system error.
+/// The call of this key records these steps, then fails (system error).
 async fn recorded(fixture: &Fixture, key: u32, steps: &[(&'static str, Result<&str, PayError>)]) {
     let call = fixture.engine.operation("pay").key(&key);
     let answer = call.run(async |_| {
@@ -33,7 +33,7 @@ async fn recorded(fixture: &Fixture, key: u32, steps: &[(&'static str, Result<&s
     assert_eq!(answer.await, Err(PayError::Down));
 }
 
-/// The record of this key's call, with the place of each step's result.
+/// The record of this key's call, and the places of results.
 async fn results(fixture: &Fixture, key: u32) -> (Vec<u8>, Vec<Range<usize>>) {
     let record = record(fixture, key).await;
     let bytes = record.as_bytes().to_vec();
@@ -52,13 +52,13 @@ async fn results(fixture: &Fixture, key: u32) -> (Vec<u8>, Vec<Range<usize>>) {
     (bytes, results)
 }
 
-/// The step's result in the next attempt of the call of key 7. Its part does not run.
+/// The step's result in the next attempt of key 7's call. Its part does not run.
 async fn again(fixture: &Fixture, name: &'static str) -> Result<String, PayError> {
     let part = async |_| -> Result<String, PayError> { unreachable!("this part must not run") };
     fixture.pay().run(|_| step(name, part)).await
 }
 
-/// The next attempt of the call of key 7 gets no such step.
+/// The next attempt of key 7's call gets no such step.
 async fn refused(fixture: &Fixture, name: &'static str) {
     let Err(PayError::Idem(error)) = again(fixture, name).await else {
         panic!("the step was not refused");
@@ -115,7 +115,7 @@ async fn a_plain_result_is_refused_unless_it_is_accepted(fixture: Fixture) {
     assert_eq!(again(&fixture, "charge").await.as_deref(), Ok(MARKER));
 }
 
-/// Finds by hand a value that is readable in the store, or by no attempt.
+/// Finds values that the store shows or no attempt reads.
 async fn a_result_by_hand_is_sealed(fixture: Fixture) {
     let fixture = encrypted(fixture);
     recorded(&fixture, 7, &[("charge", Err(PayError::TimedOut))]).await;

@@ -128,14 +128,14 @@ pub(crate) fn assert_unknown(error: &Error) {
     assert!(unknown, "somebody knows: {error:?}");
 }
 
-/// The state of the key of [`Fixture::pay`], seen by another process, and its counted attempts.
+/// State and counted attempts of [`Fixture::pay`]'s key, seen by another process.
 pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
     let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
     let entry = entry.expect("there is a record");
     (entry.state(), entry.attempts())
 }
 
-/// A call in its own task, whose body ends on the test's command.
+/// A call in its own task, whose body the test ends.
 #[derive(Debug)]
 pub(crate) struct Body<A = Answer> {
     gate: Arc<Semaphore>,
@@ -165,7 +165,7 @@ impl Body {
 }
 
 impl<A: std::fmt::Debug> Body<A> {
-    /// A body that begins with a permit of `begun`, and ends with one of `gate`.
+    /// A body that begins by `begun`, and ends by `gate`.
     pub(crate) async fn begun(
         spawn: impl FnOnce(Arc<Semaphore>, Arc<Semaphore>) -> JoinHandle<A>,
     ) -> Self {
@@ -264,7 +264,7 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::O
     .await
 }
 
-/// Polls this many times, once for each wake, and then drops the future: `None`. `Some` if it ended.
+/// Polls this many times, once for each wake, then drops it: `None`. `Some` if it ended.
 pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polls = 0;
@@ -314,7 +314,7 @@ pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -
 /// A third of the lease, after which it is renewed.
 pub(crate) const THIRD: Duration = Duration::from_secs(10);
 
-/// Waits until a task sleeps for at most this, and lets it pass.
+/// Waits until a task sleeps for at most this, and skips it.
 pub(crate) async fn wakes(fixture: &Fixture, pause: Duration) {
     fixture.clock.sleeper_within(pause).await;
     fixture.clock.advance(pause);

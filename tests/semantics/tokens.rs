@@ -151,7 +151,7 @@ async fn an_expired_token_of_an_abandoned_order_is_unknown(fixture: Fixture) {
     assert_unknown(&refusal(answered(order(&fixture.far, &token)).await));
 }
 
-/// The engines of processes before and after the change of the digest key.
+/// The engines of processes before and after a change of digest key.
 async fn an_expired_token_is_looked_for_under_its_former_name(fixture: Fixture) {
     let is_after = AtomicBool::new(false);
     let fixture = fixture.with(|engine| {

@@ -198,7 +198,7 @@ async fn errors_of_another_type_are_not_replayed(fixture: Fixture) {
     };
     assert_wrong(&error);
     assert_eq!(answered(fixture.pay()).await, Err(declined));
-    // Of a value it does not matter what an error would have been.
+    // The type of errors does not matter to a value.
     let call = || fixture.engine.operation("pay").key(&8);
     assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
     let read: Result<Receipt, RefundError> = call().run(|_| async { unreachable!() }).await;

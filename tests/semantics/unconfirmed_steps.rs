@@ -1,4 +1,4 @@
-//! Steps during a silent store and after a lost lease: what has begun, what is kept, and the refusals of the body.
+//! Steps during a silent store and after a lost lease: their beginnings, their records, and the refusals of the body.
 
 use idem_runtime::on_error::Keep;
 use idem_runtime::{OnUnconfirmed, step};
@@ -17,7 +17,7 @@ on_every_store! {
     a_late_release_of_an_expired_record_writes_nothing,
 }
 
-/// Does the work while the next append gets no reply until its deadline.
+/// Does the work while the next append misses its deadline.
 async fn without_reply<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {
     let next = appends(fixture) + 1;
     let late = async {

@@ -1,4 +1,4 @@
-//! Every argument of the attribute, other attributes beside it, and the sources of the engine.
+//! Every argument of the attribute, its neighbours, and the engine's sources.
 
 use super::{Answer, Failure, Runs, engine, once, twice};
 use idem_runtime::{Class, Engine, idempotent};

@@ -122,7 +122,7 @@ impl Shop {
     }
 }
 
-// What the trait declares, the implementation has.
+// The implementation has all that the trait declares.
 trait Native {
     async fn pay(&self, order: u64) -> Answer<u64>;
     async fn pay_entry(&self, order: u64) -> Result<Option<Entry>, Error>;

@@ -40,7 +40,7 @@ async fn a_renamed_argument_keeps_the_keys() {
     let calls = async {
         assert_eq!(before(7, "gift", &runs).await, Ok(1));
         assert_eq!(after(7, 4, "gift", &runs).await, Ok(1));
-        // What a placeholder shows is what counts.
+        // Only the text of a placeholder counts.
         assert_eq!(after(7, 5, "gift", &runs).await, Ok(2));
         assert_eq!(after(7, 4, "gift ", &runs).await, Ok(3));
     };

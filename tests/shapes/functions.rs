@@ -36,7 +36,7 @@ fn boxed<'a>(
     Box::pin(async move { Ok(runs.hit()) })
 }
 
-/// Its future borrows nothing, so that it may run in its own task.
+/// Its future borrows nothing, so that its own task may run it.
 #[idempotent(key = order, on_cancel = finish)]
 fn owned(
     order: String,
@@ -130,7 +130,7 @@ async fn large(order: u64) -> Answer {
     Ok(buffer().await)
 }
 
-/// By value, the body would be in the future twice, and pass through the call.
+/// By value, the body would be in the future twice.
 #[test]
 fn the_body_is_held_once() {
     let (plain, wrapped) = (size_of_val(&buffer()), size_of_val(&large(1)));

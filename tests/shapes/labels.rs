@@ -36,7 +36,7 @@ fn order() -> Order {
     }
 }
 
-/// The label borrows what the body then takes.
+/// The label borrows a value that the body then takes.
 #[idempotent(op = "shapes.label.moved", key = order.number, label = order.number, entry = moved_entry)]
 async fn moved(order: Order) -> Answer<u64> {
     drop(order);
@@ -59,7 +59,7 @@ async fn arguments(order: &Order, tenant: String) -> Answer<u64> {
     FAILED
 }
 
-/// The function of `entry` does not use a parameter that only the label names.
+/// The function of `entry` ignores a parameter that only the label names.
 #[idempotent(op = "shapes.label.skipped", key = number, label = (note), entry = skipped_entry)]
 async fn skipped(number: u64, #[idem(skip)] note: &str) -> Answer<u64> {
     FAILED

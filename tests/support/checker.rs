@@ -1,6 +1,6 @@
 //! Whether a history of calls is allowed: by the journals of their processes and by the log of the faults.
 //!
-//! What an engine told its observer does not count. The checker reads nothing and writes nothing.
+//! An engine's events for its observer do not count. The checker reads nothing and writes nothing.
 
 mod answers;
 mod family;
@@ -20,7 +20,7 @@ pub use self::faults::{Fault, Faults, LAPSE, SEATS, Target};
 use self::history::Settling;
 pub use self::history::{Call, End, History, Key, Start};
 
-/// The longest duration of a resolution after its operator received an unknown result.
+/// The longest duration of a resolution after an operator's unknown result.
 const REPEATED: u64 = 30_000_000;
 /// The delay that a busy machine may add to a time.
 const SLACK: u64 = 400_000;
@@ -59,9 +59,9 @@ pub enum What {
     Payload,
     /// A body starts though its outcome is unknown.
     StartedAfterUnknown,
-    /// A call of a process that ended in order has no end, or its engine had work.
+    /// A call of an orderly process has no end, or work remains.
     NeverEnded,
-    /// A success that its caller received after its lease had lapsed unconfirmed, beside another success.
+    /// A success received after its lease had lapsed unconfirmed, beside another one.
     LateSuccess,
     /// A record has a wrong end of an attempt, or omits one.
     Recorded,
@@ -170,7 +170,7 @@ impl Checker<'_, '_> {
 
     /// Whether an operator may have changed the record in this span.
     ///
-    /// Also one that received an error: a reset whose reply was lost is sent again, and may then meet a record
+    /// Also an operator that received an error: a reset whose reply was lost is sent again, and may then meet a record
     /// that others have changed since.
     fn settled(&self, from: u64, to: u64) -> bool {
         self.settlings(from, to).next().is_some()

@@ -1,4 +1,4 @@
-//! An engine on a store, whose time, observer and faults a test controls.
+//! An engine on a store, with controlled time, observer and faults.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};

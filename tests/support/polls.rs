@@ -8,7 +8,7 @@ use std::task::Poll;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     AtOnce,
-    /// With the result of what it waits for.
+    /// With the result of the awaited future.
     Woken,
 }
 

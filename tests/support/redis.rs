@@ -18,7 +18,7 @@ const PASSWORD: &str = "a-secret-of-the-tests";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Server,
-    /// One server, for a user without administrative commands and without access to foreign keys.
+    /// One server, for a user without administrative commands and foreign keys.
     Restricted,
     /// One server behind its socket file.
     Unix,

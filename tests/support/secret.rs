@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::shop::PASSWORD;
 
-/// Gives the user `app` of a Redis all rights and this password alone. Ends its connections.
+/// Gives the Redis user `app` all rights and this password alone. Ends its connections.
 pub fn change_acl_user(server: &RedisServer, password: &str) {
     let password = format!(">{password}");
     let rules = [
@@ -30,7 +30,7 @@ pub fn change_acl_user(server: &RedisServer, password: &str) {
 /// How often the password changes.
 const CHANGES: usize = 10;
 
-/// The provider's calls after a change that return an old password: both of one connection return the old one, and one
+/// The provider's calls after a change without the new password: both of one connection return the old one, and one
 /// panics.
 const LATE: usize = 3;
 
@@ -136,7 +136,7 @@ impl ChangingSecret {
         self.0.late.store(LATE, Ordering::SeqCst);
     }
 
-    /// Changes the password ten times, each time beside 19 numbered calls and before another: 200 calls.
+    /// Changes the password ten times, beside 19 numbered calls and before another: 200 calls.
     ///
     /// Returns the number of changes.
     pub async fn change_under_load<F>(

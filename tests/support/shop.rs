@@ -36,7 +36,7 @@ const SCOPE: &str = "scope-marker";
 const PAYLOAD: &str = "payload-marker";
 const ANSWER: &str = "answer-marker";
 
-/// Text of users and operators that no message or record key may contain.
+/// Text of users and operators that no message or key contains.
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
 /// An ordinary claim, for a minute.
@@ -116,7 +116,7 @@ impl Observer for WithoutWarnings {
 }
 
 impl Shop {
-    /// A shop with a lease of a minute, which refuses duplicates of running calls. Its deadlines suit a busy machine.
+    /// A shop with a lease of a minute, refusing running duplicates. Its deadlines suit a busy machine.
     pub async fn open(url: &str) -> Self {
         Self::open_with(url, patient, persistent).await
     }
@@ -191,7 +191,7 @@ impl Shop {
         }
     }
 
-    /// Another hasty shop on the same records, with its own bodies and events.
+    /// Another hasty shop on the same records, with separate bodies and events.
     pub async fn beside_hasty(&self, url: &str) -> Self {
         let store = connected(RedisStore::builder(url).response_timeout(HASTE / 4)).await;
         Self::with_prefix(&self.prefix, store, hasty)

@@ -1,1 +1,1 @@
-//! A separate package, whose cases are built without the other tests' stores and servers.
+//! A separate package: its cases need none of the other tests' servers.

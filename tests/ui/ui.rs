@@ -1,4 +1,4 @@
-//! What a user is told about a mistake: one error, on the wrong token, that says what to do.
+//! The message about a mistake: one error, on the wrong token, with its remedy.
 //!
 //! What must compile is in `tests/shapes`, where unsafe functions are forbidden.
 //!
@@ -6,7 +6,7 @@
 //! later one.
 //!
 //! The texts of rustc drift, so `fail/*.stderr` hold for the compiler of `rust-version`. After
-//! `TRYBUILD=overwrite`, read each one that changed: it is a draft, not a verdict.
+//! `TRYBUILD=overwrite`, read each changed file: it is a draft, not a verdict.
 
 /// Its unsafety is the caller's, and so is that of its entry.
 #[allow(dead_code)]

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::pyiceberg::{expected, run, share_a_table, tables};
 
-/// Interval of steps at which a transaction stops until the lock is free: a claim, a change of a table, a completion,
-/// or a commit.
+/// Interval of steps at which a transaction stops for the lock: a claim, a change of a table, a completion, or a
+/// commit.
 const STOPS: &str = "
 CREATE SEQUENCE steps;
 CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-//! The books balance behind a network that loses and doubles requests and loses replies.
+//! The books balance behind a network that loses and doubles messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ fn on_each(story: fn(SocketAddr, &Bank)) {
     });
 }
 
-/// What a client gets.
+/// The response to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// A receipt of this number.
@@ -115,7 +115,7 @@ fn a_transfer_of_unknown_outcome_is_not_repeated() {
     });
 }
 
-/// Of two requests at once, one holds the key and one is refused; also when the client of the first has left, where a
+/// Of two requests at once, one holds the key, one is refused; also when the client of the first has left, where a
 /// framework may drop its handler, as salvo does.
 fn two_at_once(address: SocketAddr, bank: &Bank, leaves: bool) {
     let order = &order("bob", 30);

@@ -1,4 +1,4 @@
-//! The services on real ports: what a client gets, and what the ledger has.
+//! The services on real ports: their responses and ledger.
 
 #![allow(
     clippy::unwrap_used,

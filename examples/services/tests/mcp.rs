@@ -1,4 +1,4 @@
-//! The tool: what a model gets, from the SDK's own client and on the wire.
+//! The tool's replies to a model: by the SDK's client and on the wire.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};

@@ -116,7 +116,7 @@ fn every_code_that_the_server_answers_is_in_the_published_policy() {
     assert_eq!(other.code(), "key-reused");
 }
 
-/// Compares status, body and each header that depends on neither connection nor time.
+/// Compares status, body and headers, except those of connection and time.
 pub(crate) fn assert_same(again: &Response, first: &Response) {
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     for name in ["content-type", "location", "content-length"] {

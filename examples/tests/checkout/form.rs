@@ -90,7 +90,7 @@ fn the_live_page_shows_digests_and_no_key_and_works_without_scripts() {
     assert_eq!(digest.len(), 8);
 }
 
-/// A form of another site has no cookie, and must not replace it.
+/// Another site's form has no cookie, and may not replace it.
 #[test]
 fn a_form_of_another_site_leaves_the_session_alone() {
     let shop = shop();

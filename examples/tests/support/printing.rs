@@ -35,7 +35,7 @@ pub(crate) fn prints_its_comment(command: &str, example: &str, variable: Option<
     assert_eq!(printed, expected, "{printed}");
 }
 
-/// Fails unless the test names each file of this package that is an example.
+/// Fails unless the test names each example of this package.
 pub(crate) fn every_example_is_named(test: &str, others: &[&str]) {
     for entry in std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-/// A text whose members are in the order of their names, or reversed.
+/// A text whose members are ordered by name, or in reverse.
 pub(super) fn ordered(value: &Value, reverse: bool) -> String {
     match value {
         Value::Object(members) => {

@@ -19,7 +19,7 @@ pub(super) enum KeyPlace {
     Payment,
 }
 
-/// What a request has in the place of its key.
+/// The content of a request at the place of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyCase {
     /// A key as the specification has it.

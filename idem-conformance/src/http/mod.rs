@@ -6,8 +6,8 @@
 //!
 //! | result | meaning |
 //! |---|---|
-//! | passed | the server does what the sentence says |
-//! | failed | it does not: what was expected, and what came |
+//! | passed | the server obeys the sentence |
+//! | failed | it does not: the expected and the actual response |
 //! | not checked | the [`Target`] lacks an ability that the test needs, or no client can see it |
 //! | cannot be met | no layer of idem-runtime does it, for a reason |
 //!

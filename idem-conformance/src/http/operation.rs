@@ -82,7 +82,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A text that is not a method, a blank and a path, whose first character is `/`.
+/// A text other than a method, a blank and an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidOperation(String);
 
@@ -98,7 +98,7 @@ impl fmt::Display for InvalidOperation {
 
 impl std::error::Error for InvalidOperation {}
 
-/// A method, a path and optionally a body of JSON, separated by blanks.
+/// A method, a path and optionally a JSON body, separated by blanks.
 impl FromStr for Operation {
     type Err = InvalidOperation;
 

@@ -1,4 +1,4 @@
-//! What a test found.
+//! The result of a test.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowResult {
-    /// The server does what the sentence says.
+    /// The server obeys the sentence.
     Passed,
     /// The server does something else.
     Failed {
-        /// What the sentence says.
+        /// The behaviour that the sentence demands.
         expected: String,
-        /// What the server did: its status, and the beginning of its body.
+        /// The server's response: its status, and the beginning of its body.
         got: String,
     },
-    /// The target lacks something that the test needs, or no client can see the sentence's effect.
+    /// Not testable: the target lacks an ability, or no client sees the effect.
     NotChecked(Cow<'static, str>),
     /// No server behind an [`IdempotencyLayer`](https://docs.rs/idem-runtime) obeys the sentence, for this reason.
     CannotBeMet(&'static str),

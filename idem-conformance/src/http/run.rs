@@ -8,7 +8,7 @@ use super::specification::Specification;
 use super::target::Target;
 use super::tester::Tester;
 
-/// A first request that was not answered with 2xx, so that no row is conclusive.
+/// A first request not answered with 2xx: no row is conclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(String);
 

@@ -34,12 +34,12 @@ impl<A> fmt::Debug for ServerHook<A> {
     }
 }
 
-/// The payment that a target without [`Target::payment`] gets: one that a server in a test mode accepts.
+/// The payment for a target without [`Target::payment`]: a server in test mode accepts it.
 const PAYMENT: &str = r#"{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:84532","amount":"10000",
 "asset":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C",
 "maxTimeoutSeconds":60,"extra":{}},"payload":{"signature":"0x{number}","authorization":{"nonce":"0x{number}"}}}"#;
 
-/// A server under test, and what it offers to the tests.
+/// A server under test, and its abilities.
 ///
 /// One operation is enough. Each further setting lets more rows of a table be tested; the rows that lack it are
 /// [`NotChecked`](super::RowResult::NotChecked), and name it.
@@ -177,7 +177,7 @@ impl Target {
         self
     }
 
-    /// A request for the number of effects so far, or their list, at this JSON pointer.
+    /// A request for the effects' number or list, at this JSON pointer.
     pub fn effects(mut self, operation: Operation, pointer: impl Into<String>) -> Self {
         self.effects = Some((operation, pointer.into()));
         self

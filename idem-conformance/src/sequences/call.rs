@@ -124,7 +124,7 @@ pub(super) enum Reply {
     Read(ReadReply),
     Poll(ReadReply),
     AtHand(Option<(Record, Duration)>),
-    /// Headers and remaining lives by key number, and the number of unreadable records.
+    /// Headers and remaining lives by key number, and the unreadable records' number.
     Listed((BTreeMap<usize, (Header, Duration)>, u64)),
     /// The store cannot list.
     CannotList,
@@ -205,7 +205,7 @@ impl Call {
         }
     }
 
-    /// Sends the call. `Watch` is the driver's, which keeps what it returns.
+    /// Sends the call. `Watch` is the driver's, which keeps its result.
     pub(super) async fn send(&self, setting: &Setting) -> Reply {
         let (store, keys) = (&setting.store, &setting.keys);
         match self {

@@ -22,7 +22,7 @@ use crate::fixture::Fixture;
 use crate::notified::in_time;
 
 /// The durations of a store: whole steps, and half of one more where time advances by itself, so that no moment comes
-/// near another one but the one that it is meant to be.
+/// near another one by accident.
 struct Scale {
     step: Duration,
     offset: Duration,
@@ -51,7 +51,7 @@ impl Scale {
     }
 }
 
-/// What an owner knows of its claim.
+/// An owner's knowledge of its claim.
 #[derive(Clone)]
 struct Held {
     claim: Header,
@@ -81,7 +81,7 @@ struct Watching {
     is_unseen: bool,
 }
 
-/// Runs a sequence on the keys of a number. The error is what was called up to the reply that is not the model's.
+/// Runs a sequence on the keys of a number. The error has the calls up to the reply that is not the model's.
 ///
 /// `patience` bounds the wait for a notification.
 pub(super) async fn run(
@@ -183,7 +183,7 @@ impl Driver<'_> {
         vec![0xfe_u8.saturating_sub(calls); bytes]
     }
 
-    /// The claim granted to the owner last, or the one that it may believe in.
+    /// The owner's last granted claim, or a merely supposed one.
     fn held(&self, key: usize, owner: usize) -> Held {
         let lease = self.scale.time(2);
         let mut claim = Header::new(
@@ -484,7 +484,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Makes a call. The error is what was observed instead of the model's reply.
+    /// Makes a call. The error is the observation instead of the model's reply.
     async fn step(&mut self, call: Call) -> Result<(), Observed> {
         self.setting.clear();
         let mut expected = self.model.apply(&call);
@@ -559,7 +559,7 @@ impl Driver<'_> {
         is_claim(claim) && self.claims.iter().any(is_of)
     }
 
-    /// Replaces values that the model leaves open by the model's, if in range.
+    /// Replaces values that the model leaves open, if they are in range.
     fn settled(&self, expected: &Expected, mut observed: Reply) -> Reply {
         let drift = self.setting.fixture.drift();
         let mut model = expected.reply.clone();
@@ -601,7 +601,7 @@ impl Driver<'_> {
         observed
     }
 
-    /// Takes over what the store chose.
+    /// Takes over the store's choice.
     fn learn(&mut self, call: &Call, observed: &Reply, expected: &mut Expected) {
         match (call, observed) {
             (Call::Claim { key, request, .. }, Reply::Claim(reply)) => {
@@ -677,7 +677,7 @@ fn is_answer(record: &Record, model: &Record) -> bool {
         || !is_answered(model.header.state) && record.header == bare && record.body().is_empty()
 }
 
-/// What a claim and its copies have in common.
+/// The common part of a claim and its copies.
 fn copied(claim: &Header) -> Header {
     with!(*claim, state: State::Released, retain: Duration::ZERO, journal: JournalKind::None)
 }
@@ -689,7 +689,7 @@ fn near(left: &mut Duration, model: Duration, drift: Duration) {
     }
 }
 
-/// Within limits, the fence and the journal of a grant are the store's choice.
+/// A grant's fence and journal are the store's choice, within limits.
 fn settle_grant(expected: &Expected, claim: &mut ClaimReply, model: &ClaimReply) {
     let (
         ClaimReply::Granted { fence, journal, .. } | ClaimReply::Reconcile { fence, journal, .. },

@@ -1,4 +1,4 @@
-//! The shortest history on which store and model differ, printed as a test.
+//! The shortest history on which store and model differ, as a test.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(super) struct Step {
     pub(super) expected: Expected,
 }
 
-/// What was observed in place of the last expected reply.
+/// The observation in place of the last expected reply.
 pub(super) enum Observed {
     /// Another reply.
     Reply(Reply),
@@ -40,7 +40,7 @@ pub struct History {
     pub(super) operations: Vec<Operation>,
     comments: Vec<String>,
     pub(super) calls: usize,
-    /// The text of the panic in place of the last reply, without numbers.
+    /// The panic's text in place of the last reply, without numbers.
     pub(super) panic: Option<Box<str>>,
     /// The seeds up to the failing one, unless the history was replayed.
     pub(super) seeds: Range<u64>,

@@ -22,7 +22,7 @@ const SEEDS: u64 = 40;
 /// The keys of seeds. They are used again after the life of their records: a store may never remove expired ones.
 const NUMBERS: u64 = 1_024;
 
-/// Runs a sequence of operations for each seed on the store and its model.
+/// Runs a sequence of operations for each seed, on store and model.
 ///
 /// A seed gives the same sequence on every store, on the same keys: claims, completions, releases, renewals, appends
 /// and resolutions by several owners, also late and repeated ones; reads, polls, listings, watches and a listener;

@@ -40,7 +40,7 @@ struct Kept {
     ends: Duration,
 }
 
-/// The expected reply, and what the store is free to choose.
+/// The expected reply, and the store's choices.
 #[derive(Clone, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -48,7 +48,7 @@ struct Kept {
 )]
 pub(super) struct Expected {
     pub(super) reply: Reply,
-    /// The grant's fence is any above the last one, and is the reply's.
+    /// The grant's fence is the reply's: any above the last one.
     pub(super) new_fence: bool,
     /// The journal of the grant has one entry more: this attempt, which has lapsed.
     pub(super) lapsed: Option<Header>,
@@ -247,7 +247,7 @@ impl Model {
         self.entry_of(record.header, body, record.journal())
     }
 
-    /// Takes over the store's choice of fence and journal for the new claim.
+    /// Takes over the store's choice of fence and journal for a claim.
     pub(super) fn learn(&mut self, key: usize, fence: Fence, journal: &Journal) {
         self.fences[key] = fence;
         if let Some(Kept {

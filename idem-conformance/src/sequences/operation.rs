@@ -114,7 +114,7 @@ impl Choices {
     }
 }
 
-/// The choice of the distance of the call that an `Again` repeats, less one.
+/// The distance of the call that an `Again` repeats, less one.
 const BACK: usize = 2;
 
 /// The operation that an `Again` repeats.

@@ -10,7 +10,7 @@ use idem_runtime::store::{RecordKey, Store};
 use crate::fixture::Fixture;
 use crate::notified::{NotificationLog, listen};
 
-/// Two keys of one operation that differ in the last bit, and one of an operation with a longer name.
+/// Keys that may be confused: two that differ in the last bit, and one of an operation with a longer name.
 pub(super) const KEYS: usize = 3;
 pub(super) const OWNERS: usize = 6;
 
@@ -70,7 +70,7 @@ impl Setting {
         }
     }
 
-    /// Whether a listener is notified of a resolution of this key in time.
+    /// Whether a listener is notified of this key's resolution in time.
     pub(super) async fn is_told(&self, key: usize) -> bool {
         let log = self.lock().clone();
         match log {

@@ -1,4 +1,4 @@
-//! The program: its exit codes, and what it prints.
+//! The program: its exit codes and its output.
 
 use std::fs;
 use std::future::IntoFuture as _;

@@ -53,7 +53,7 @@ fn setup(specification: Specification) -> ShopSetup {
         around: |router| router,
         inside: |router| router,
         waits: waits.then_some(WAIT),
-        // One that the engine reports at once.
+        // The engine reports this fault at once.
         fault: Fault::Overloaded,
     }
 }
@@ -119,7 +119,7 @@ this page, and has for each row that passes a server that fails it.
 \"not checked\": no client of a server can see it. \"cannot be met\": the layer does not do it, for the reason given.
 ";
 
-/// A target of one operation: no row fails, and each that is not checked names what it lacks.
+/// A target of one operation: no row fails, and each unchecked row names the missing ability.
 #[tokio::test]
 async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
     let draft = Specification::Draft;
@@ -158,7 +158,7 @@ async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
     assert_eq!(lacking, expected);
 }
 
-/// Each plant fails exactly its rows, and each row with a test has a plant.
+/// Each plant fails exactly its rows; each testable row has a plant.
 async fn plants_fail_their_rows(specification: Specification) {
     let mut wrong = Vec::new();
     let rows = specification.rows().iter().filter(|row| row.test() != "–");

@@ -1,4 +1,4 @@
-//! A server on loopback for the tables of `idem_conformance::http`: a shop behind a layer, and what a target has of it.
+//! A server on loopback for the tables of `idem_conformance::http`: a shop behind a layer, and its target.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
@@ -29,10 +29,10 @@ use tokio::time::timeout;
 /// The time that only a hang takes.
 pub(super) const HANG_LIMIT: Duration = Duration::from_secs(300);
 
-/// The time after which a blocked request is taken for a waiting one.
+/// The time after which a blocked request is considered waiting.
 pub(super) const WAIT: Duration = Duration::from_millis(200);
 
-/// A service, and what is put around it.
+/// A service and its surroundings.
 pub(super) type Around = fn(Router) -> Router;
 
 /// The server of a table, before it starts.
@@ -47,8 +47,8 @@ pub(super) struct ShopSetup {
     pub(super) around: Around,
     /// Inside of the layer.
     pub(super) inside: Around,
-    /// The time after which a blocked request is taken for a waiting one. `None`: a slow order ends after the first
-    /// response to it.
+    /// The time after which a blocked request is considered waiting. `None`: a slow order ends after the first response
+    /// to it.
     pub(super) waits: Option<Duration>,
     /// The fault of a store that cannot be used.
     pub(super) fault: Fault,
@@ -86,7 +86,7 @@ impl Shop {
     }
 }
 
-/// Of two requests for a slow order, the refused one ends the other.
+/// Of two requests for a slow order, a refusal ends the other.
 async fn ends_slow(State(shop): State<Shop>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();

@@ -16,7 +16,7 @@ use table::{At, By, FLAWS};
 /// More seeds than the cases have: a memory store is fast.
 const SEEDS: u64 = 250;
 
-/// The first named case that finds this flaw, and whether a history does.
+/// The first named case that finds this flaw, and a history's verdict.
 fn found(runtime: &Runtime, at: At) -> (Option<&'static str>, bool) {
     let store = || Arc::new(Flawed::new(at, 1_000_000));
     let fails = |case: &idem_conformance::Case| {

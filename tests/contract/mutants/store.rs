@@ -56,7 +56,7 @@ pub(crate) struct Write {
     pub(crate) life: Duration,
 }
 
-/// An operation on a record: what it sees, and, once it has a reply, what it does.
+/// An operation on a record: its view of it, and, with a reply, its effect.
 pub(crate) struct Step {
     pub(crate) op: Op,
     /// The stored header and remaining life, as a flaw presents them.
@@ -175,7 +175,7 @@ impl Step {
         }
     }
 
-    /// The flaw of these operations, after the decision. A grant says what is written.
+    /// The flaw of these operations, after the decision. A grant has the bytes to write.
     fn miswrite(&mut self, at: At) {
         let At::Put(ops, when, change) = at else {
             return;
@@ -432,7 +432,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Operations on a record: each makes a step, or refuses what is no record.
+/// Operations on a record: each makes a step, or refuses bytes that are no record.
 macro_rules! operations {
     ($($name:ident($($arg:ident: $of:ty),*) -> $reply:ident as $kind:ident: $step:expr;)*) => {$(
         fn $name<'a>(&'a self, key: &'a RecordKey, $($arg: $of),*) -> StoreFuture<'a, $reply> {

@@ -58,7 +58,7 @@ pub(crate) enum At {
     Nowhere,
 }
 
-/// What a flaw makes of the record that is found.
+/// The record as a flaw presents it.
 #[derive(Clone, Copy)]
 pub(crate) enum Seen {
     OfCaller,
@@ -233,7 +233,7 @@ fn journal_as_before(w: &mut Write, s: &Step) {
     journal(w, kept.unwrap_or_default().as_bytes().to_vec());
 }
 
-/// The given journal from the known bytes on, optionally appended to the record's.
+/// The given journal from the known bytes on, optionally after the record's.
 fn journal_again(w: &mut Write, s: &Step, is_behind: bool) {
     let brought = s.journal.as_bytes();
     let known = s.known.min(brought.len());

@@ -38,7 +38,7 @@ async fn ask(routes: &Router, path: &str, key: Option<&str>) -> Answer {
     send(routes, request.body(Body::empty()).unwrap()).await
 }
 
-/// The service, path, key of the request, and the handler's key or the problem.
+/// Service, path and key of a request; the handler's key or problem.
 const ROWS: &str = r#"plain    | /required   | "k-1"    | k-1
 plain    | /optional   | "k-1"    | k-1
 plain    | /documented | "k-1"    | k-1
@@ -60,7 +60,7 @@ queried  | /optional   | k-1      | none
 queried  | /optional?k | none     | key-invalid
 in body  | /optional   | k-1      | key-invalid"#;
 
-/// With the rules of an extension, or of a layer in front that reads the key once.
+/// The rules of an extension, or of a layer that reads once.
 #[tokio::test]
 async fn the_key_is_that_of_the_header_by_the_rules_of_the_service() {
     let layer = || IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");

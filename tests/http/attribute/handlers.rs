@@ -58,7 +58,7 @@ async fn debugged(
     Ok(Reply::ok(shop.run()))
 }
 
-/// Extractors of a part of the state, and of any state that has it.
+/// Extractors of a part of the state, and of any larger state.
 // It authenticates no client: all share one namespace.
 #[idempotent(op = "generic", scope = public, key = key, engine = engine, on_error = release, on_cancel = finish)]
 async fn generic<C: Counts>(

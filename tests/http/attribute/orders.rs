@@ -71,7 +71,7 @@ async fn the_state_of_the_record_decides_what_a_request_gets() {
     shop.walk(&routes, rows).await;
 }
 
-/// A repeat is refused with `Retry-After`, or by default waits for the first.
+/// A repeat is refused with `Retry-After`, or waits by default.
 #[tokio::test]
 async fn a_repeat_while_the_first_runs_is_refused_or_waits() {
     for path in ["/impatient", "/orders"] {

@@ -1,4 +1,4 @@
-//! The stored part of a reply, and the reading of a stored one.
+//! The stored part of a reply, and the reading of it.
 
 use http::header::{LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
@@ -23,7 +23,7 @@ async fn store<T: Replay + Send>(engine: &Engine, value: T) -> T {
     call.run(|_| async { Ok::<_, Error>(value) }).await.unwrap()
 }
 
-/// The stored reply, as read by a version of the function that returns `T`.
+/// The stored reply, read by a version of the function with `T`.
 async fn read<T: Replay + Send>(engine: &Engine) -> Result<T, Error> {
     let call = engine.operation("orders.create").key(&7);
     call.run(|_| async { unreachable!("it is stored") }).await

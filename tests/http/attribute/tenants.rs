@@ -1,4 +1,4 @@
-//! One client sends the key of another: whose answer it gets, by what the handler says of scopes.
+//! One client sends another's key: its answer, by the handler's scopes.
 
 use axum::Router;
 use axum::extract::{Json, Request, State};

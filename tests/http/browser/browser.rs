@@ -21,7 +21,7 @@ impl Browser {
         Self::start_with(|chromium| chromium).await
     }
 
-    /// Starts one that runs no script of any page.
+    /// Starts a browser that runs no script of any page.
     pub(crate) async fn without_javascript() -> Self {
         Self::start_with(Chromium::without_javascript).await
     }
@@ -62,7 +62,7 @@ impl Browser {
         twice.perform().await.unwrap();
     }
 
-    /// Waits until the first element of this CSS selector has such a text.
+    /// Waits until the first element of this CSS selector has such text.
     pub(crate) async fn wait_for(&self, css: &str, is_right: impl Fn(&str) -> bool) {
         let wait = async {
             while !self.text(css).await.is_some_and(|text| is_right(&text)) {

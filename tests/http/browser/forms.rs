@@ -1,4 +1,4 @@
-//! Story 5: forms that are refused, and pages that are the answer to a form. What the answers say is tested in
+//! Story 5: forms that are refused, and pages that are the answer to a form. The text of the answers is tested in
 //! `examples/tests/checkout/form.rs`.
 
 use super::browser::Browser;

@@ -51,7 +51,7 @@ async fn a_visitor_that_moves_about_orders_once_for_each_cart() {
     shop.assert_sold(2).await;
 }
 
-/// Sends a form, opens or stops the page during its payment, and repeats.
+/// Sends a form, opens or stops the page meanwhile, and repeats it.
 async fn again_meanwhile(shop: &Shop, visitor: &Browser, is_stopped: bool) {
     let form = token(visitor).await;
     begin(visitor, shop).await;

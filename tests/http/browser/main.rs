@@ -1,7 +1,7 @@
 //! The checkout example in a real browser, in six stories: whatever a person does to its form, it is one order.
 //!
 //! The shop is the real program, with its books in a file. The sold orders are read from that file, and must be
-//! the same on the shop's own pages. What a form is answered over HTTP is tested in `examples/tests/checkout`.
+//! the same on the shop's own pages. The answers to forms over HTTP are tested in `examples/tests/checkout`.
 
 #![cfg(unix)]
 #![allow(

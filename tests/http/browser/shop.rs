@@ -84,7 +84,7 @@ impl Shop {
         self.assert_books(orders, 0).await;
     }
 
-    /// This many orders were paid, each by one charge, and this many await payment.
+    /// This many orders were paid, by one charge each; others wait.
     pub(crate) async fn assert_books(&self, orders: i64, waiting: i64) {
         assert_eq!(self.row(PAID_ORDERS).await, orders, "paid orders");
         assert_eq!(self.row(PAID_CHARGES).await, orders, "charges");

@@ -18,7 +18,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(6);
 /// A payment too short to wait for.
 pub(crate) const FAST: Duration = Duration::from_millis(20);
 
-/// Replaces the form by another one, without the script that switches the button off.
+/// Replaces the form by one without the script that disables the button.
 const UNGUARD: &str = "const form = document.getElementById('order-form'); \
     const card = form.elements.card.value; form.replaceWith(form.cloneNode(true)); \
     document.getElementById('card').value = card;";
@@ -29,8 +29,7 @@ pub(crate) async fn visitor(shop: &Shop) -> Browser {
     browser
 }
 
-/// A browser that has opened the shop, and waits for no page: what it does while an order is being
-/// paid, it does at once.
+/// A browser that has opened the shop, and waits for no page: during a payment it acts at once.
 pub(crate) async fn impatient_visitor(shop: &Shop) -> Browser {
     let browser = Browser::start_with(Chromium::without_waiting).await;
     arrive(&browser, shop.addr).await;

@@ -26,7 +26,7 @@ const TRANSFERS: usize = 20;
 /// The initial balance of each client. Each of its transfers has another amount.
 const BALANCE: u64 = 1_500;
 
-/// The accounts of the bank: what is left in each, and what was taken by whom.
+/// The accounts of the bank: their balances, and the withdrawals with their clients.
 #[derive(Default)]
 struct Books {
     left: BTreeMap<String, u64>,
@@ -34,7 +34,7 @@ struct Books {
     tried: BTreeMap<String, usize>,
 }
 
-/// An outer layer like a gateway that sends a request twice and answers with the second reply.
+/// An outer layer like a gateway: it sends twice, and answers with the second reply.
 #[derive(Clone)]
 struct Doubling<L>(L);
 
@@ -72,7 +72,7 @@ where
                 return inner.oneshot(HttpRequest::from_parts(parts, body)).await;
             }
             let body = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
-            // One that the network cut off in the middle is cut off here too.
+            // A request that the network cut off is cut off here too.
             let body = body.unwrap_or_default();
             let copy = |body: Bytes| {
                 let body = Body::new(axum::body::Body::from(body));
@@ -139,7 +139,7 @@ fn transfer(client: usize, number: usize) -> Request<Order> {
     with("x-tenant", &format!("account-{client}"), order)
 }
 
-/// Repeats it until it has an answer, like a client that ignores the network.
+/// Repeats it until it has an answer, ignoring the network.
 async fn insist(bank: &Client, transfer: impl Fn() -> Request<Order>) -> Told {
     // Each loss of the network costs a few, and only an answer that never comes costs so many.
     for _ in 0..1_000 {
@@ -211,7 +211,7 @@ async fn the_books_balance_over_a_network_that_loses_and_doubles() {
             assert_eq!(&again, told, "transfer {number} of client {client}");
         }
     }
-    // Each that was done is one entry in the books, and what was taken is what is missing.
+    // Each executed transfer is one entry in the books, and the entries explain the balances.
     let books = books.lock().unwrap();
     let mut done: Vec<_> = told
         .iter()

@@ -35,7 +35,7 @@ fn encoding(headers: &HeaderMap) -> Option<&str> {
     Some(headers.get("grpc-encoding")?.to_str().unwrap())
 }
 
-/// A client that accepts a compressed answer gets none, because another client may repeat the call.
+/// A client that accepts compression gets none: another client may repeat the call.
 #[tokio::test]
 async fn the_answer_of_a_protected_call_is_not_compressed_and_that_of_another_one_is() {
     type Set = fn(GrpcLayer) -> GrpcLayer;

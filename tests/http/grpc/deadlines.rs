@@ -28,7 +28,7 @@ fn waiting() -> (watch::Sender<bool>, Payments) {
     (go_on, payments)
 }
 
-/// The clock of the engine is set by hand: only what the layer makes of the time-out ends the wait.
+/// The clock of the engine is set by hand: only the layer's use of the time-out ends the wait.
 #[tokio::test]
 async fn the_wait_for_a_running_call_ends_in_time_for_the_refusal() {
     for (set, timeout, waits) in [

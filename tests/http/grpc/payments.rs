@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// A client that connects for a call, and again after a lost connection.
+    /// A client that connects for a call, and again after a loss.
     pub(crate) fn lazy(addr: SocketAddr) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
         let channel = endpoint.connect_lazy();
@@ -254,7 +254,7 @@ impl Client {
         self.call(CHARGE, order).await
     }
 
-    /// Sends these bytes as a call's body, and reads the response as it arrives.
+    /// Sends these bytes as a call's body. Reads the response as it arrives.
     pub(crate) async fn raw(&self, mut call: http::Request<Body>) -> Raw {
         let path = call.uri().path().to_owned();
         *call.uri_mut() = format!("http://shop.test{path}").parse().unwrap();

@@ -65,7 +65,7 @@ fn assert_refused(status: &Status, (code, reason, is_retryable, retry_after): Ex
     }
 }
 
-/// A service that answers at once or on permission, by the item of an order.
+/// A service that answers at once or on permission, by item.
 struct Service {
     payments: Payments,
     go_on: watch::Sender<bool>,
@@ -299,7 +299,7 @@ async fn a_setting_that_is_not_valid_is_an_error_of_the_server() {
     );
 }
 
-/// Refused calls of a client that sends the whole request, and of one that stops.
+/// Refused calls of clients that send everything, or stop half-way.
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_refused_before_anything_is_claimed() {
     let fixture = Fixture::new();
@@ -417,7 +417,7 @@ async fn a_call_without_a_key_passes_where_keys_are_optional() {
     assert_refused(&refused, invalid, "a key that is none");
 }
 
-/// Refusals with the address of a service's documentation, and from an `#[idempotent]` function.
+/// Refusals with a service's documentation, and from an `#[idempotent]` function.
 #[tokio::test]
 async fn an_error_of_a_call_is_a_status() {
     let engine = Engine::new(MemoryStore::new());

@@ -313,7 +313,7 @@ async fn a_rule_of_the_service_decides_which_calls_are_equal() {
     assert_eq!(refused(client.charge(order("tea")).await), reused);
 }
 
-/// A list of the service's own keeps status and details of an error.
+/// A list of the service's own keeps an error's status and details.
 #[tokio::test]
 async fn metadata_that_the_settings_exclude_are_not_replayed() {
     for (set, left) in [

@@ -1,4 +1,4 @@
-//! What a code of a call says about its key.
+//! The effect of a call's code on its key.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,7 +34,7 @@ const CODES: [(Code, KeyVerdict); 17] = [
     (Code::Unauthenticated, Release),
 ];
 
-/// A service whose first run ends with this code, and all later ones with a receipt.
+/// A service whose first run ends with this code, later ones well.
 fn failing(code: Code) -> Payments {
     Payments::new(move |run, _| async move {
         if run > 1 || code == Code::Ok {
@@ -220,7 +220,7 @@ async fn a_call_whose_method_panicked_is_of_unknown_outcome() {
     assert_eq!(shop.payments.runs(), 1);
 }
 
-/// A refused call may be corrected under its key; one that is to be repeated as it was may not.
+/// A refused call may be corrected under its key. A call that is to be repeated unchanged may not.
 #[tokio::test]
 async fn a_key_that_was_released_takes_a_corrected_call_if_the_code_allows_one() {
     for (code, verdict) in CODES {

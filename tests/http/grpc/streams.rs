@@ -1,4 +1,4 @@
-//! Streams: refused before they run, or passed. One that is listed by mistake never runs twice.
+//! Streams: refused before they run, or passed. A stream that is listed by mistake never runs twice.
 
 use futures_util::stream::{self, StreamExt as _};
 use http::uri::PathAndQuery;
@@ -141,9 +141,8 @@ async fn a_stream_of_responses_that_is_listed_as_unary_never_runs_twice() {
     assert_eq!(shop.payments.runs(), 1);
 }
 
-/// A stream that ends with an error is passed, after a message or before the first: a code that says "not tried" says
-/// it of a method that has returned its response. A message that is too large to be encoded ends the response in the
-/// same way.
+/// A stream that ends with an error is passed, at any point: a code that says "not tried" says it of a method that has
+/// returned its response. A message that is too large to be encoded ends the response in the same way.
 #[tokio::test]
 async fn an_error_behind_the_beginning_of_a_response_leaves_the_outcome_unknown() {
     let codes = [

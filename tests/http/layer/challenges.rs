@@ -33,7 +33,7 @@ fn challenges() -> impl Iterator<Item = ChallengeCase> {
     })
 }
 
-/// A service that answers with the challenge until the request has its header.
+/// A service that answers with the challenge until the header is present.
 fn service(fixture: &Fixture, layer: IdempotencyLayer, challenge: ChallengeCase) -> Router {
     let ChallengeCase(status, added, body, wanted) = challenge;
     let fixture = fixture.clone();
@@ -61,7 +61,7 @@ fn asked(header: Option<(&str, &str)>) -> Request<Body> {
     request
 }
 
-/// What a client sees of the challenge itself.
+/// The client's view of the challenge itself.
 fn challenged(ChallengeCase(status, _, body, _): ChallengeCase) -> Seen {
     Ran(status, body)
 }
@@ -114,12 +114,12 @@ async fn a_paid_response_is_for_its_payment_alone() {
     }
 }
 
-/// Finds a second run of a handler whose payment settled late, and failed: the response asks for another one.
+/// Finds a second run of a handler whose late settlement failed: the response asks for another one.
 #[tokio::test]
 async fn a_402_for_a_request_with_a_payment_is_an_answer() {
     for challenge in challenges().filter(|it| it.0 == 402) {
         for payment in ["payment-signature", "x-payment"] {
-            // With the other header than the one that the service accepts.
+            // With a header other than the accepted one.
             if payment == challenge.3 {
                 continue;
             }

@@ -240,8 +240,7 @@ async fn section_2_7_errors_are_documented_and_reveal_nothing() {
     assert_eq!(fixture.runs(), 1);
 }
 
-/// "Data leaks", and "a unique composite key as the idempotent cache lookup key": neither an answer nor a sign that
-/// there is one.
+/// "Data leaks", and "a unique composite key": neither an answer nor a sign that there is one.
 #[tokio::test]
 async fn section_5_no_client_gets_the_answer_of_another() {
     let fixture = Fixture::new();

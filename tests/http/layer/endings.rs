@@ -28,7 +28,7 @@ use crate::server::{Client, Server, request, with_key as raw};
 /// Time that a repeat waits. The lease of the first request is renewed every 10 s.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A service on a socket whose handler waits for permission to go on.
+/// A service on a socket whose handler waits for permission.
 struct Shop {
     fixture: Fixture,
     gate: Arc<Gate>,
@@ -241,7 +241,7 @@ async fn a_panic_has_the_ambiguity_of_the_layer_unless_it_is_set() {
     let as_it_is: Set = |layer| layer;
     let unknown: Set = |layer| layer.on_panic(OnPanic::Unknown);
     let released: Set = |layer| layer.policy(Policy::new().on_panic(OnPanic::Release));
-    // What a policy leaves open stays as it was.
+    // A setting that a policy leaves open stays unchanged.
     let open: Set = |layer| {
         let other = Policy::new().count_errors(true);
         layer.on_panic(OnPanic::Release).policy(other)

@@ -1,4 +1,4 @@
-//! What a key is unique in: its caller, a path, a method and a path.
+//! The domain in which a key is unique: a caller, path, or method and path.
 
 use axum::Router;
 use axum::body::Body;

@@ -176,7 +176,7 @@ async fn a_body_that_is_too_long_is_refused_before_its_key_is_looked_for() {
     fixture.walk(&shop, rows).await;
 }
 
-/// A request without a payment gets the payment layer's challenge, also where paid requests need an id.
+/// A request without a payment gets the payment layer's challenge. So it is where paid requests need an id.
 #[tokio::test]
 async fn a_request_without_a_payment_passes_a_layer_whose_keys_are_in_payments() {
     let source = KeySource::payment_identifier();

@@ -76,7 +76,7 @@ const USUAL: [(&str, Around); 9] = [
     }),
 ];
 
-/// A service behind the layer, with something else inside or outside of it.
+/// A service behind the layer, with something else inside or outside.
 struct Shop {
     fixture: Fixture,
     gate: Arc<Gate>,

@@ -10,7 +10,7 @@ use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::client::{Answer, Fixture, KEY, bare, numbered, order, send, with_key};
 
-/// A problem of each kind that a client can cause, and whether it is marked as retryable.
+/// Each kind of problem that a client can cause, and its `retryable`.
 async fn problems(set: fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(Answer, bool)> {
     let (_, shop) = numbered(|layer| set(layer).max_body_bytes(5));
     let mut problems = Vec::new();

@@ -199,7 +199,7 @@ async fn the_life_of_a_key_is_published() {
     ));
 }
 
-/// Every setting of a profile can be changed afterwards, on layer and profile, and is printed.
+/// Every setting of a profile can be changed afterwards, and is printed.
 #[tokio::test]
 async fn each_setting_of_a_profile_can_be_changed_and_is_printed() {
     /// The setters that a layer and a profile share.

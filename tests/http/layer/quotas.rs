@@ -1,4 +1,4 @@
-//! The queries of a layer to its quota, and effects of a refusal.
+//! The queries of a layer to its quota, and its refusals.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -148,7 +148,7 @@ fn reconciled(fixture: &Fixture, layer: IdempotencyLayer, found: Found) -> (Aske
     (asked, unlucky(fixture, layer))
 }
 
-/// The hook is asked neither about a first request nor about another one.
+/// The hook is asked neither about a first request nor another one.
 #[tokio::test]
 async fn a_hook_that_finds_the_effect_gives_its_response() {
     let fixture = Fixture::new();

@@ -160,7 +160,7 @@ async fn while_the_store_is_down_nothing_runs() {
     assert_eq!(fixture.runs(), 1);
 }
 
-/// A layer around a layer stores responses, but no refusal of the inner one.
+/// A layer around a layer stores responses, but no inner refusal.
 #[tokio::test]
 async fn an_outer_layer_does_not_store_a_refusal_of_the_inner_one() {
     let fixture = Fixture::new();

@@ -49,7 +49,7 @@ impl Drop for Running {
     }
 }
 
-/// What a handler does with a request of this body.
+/// A handler's treatment of a request with this body.
 fn respond(order: &[u8]) -> Response {
     match order {
         b"panic" => panic!("as it was told to"),

@@ -45,7 +45,7 @@ async fn a_fingerprinter_decides_what_is_the_same_request() {
 #[derive(Clone)]
 struct For(Duration);
 
-/// The choice is made once, from the response's head, bounded by the status's policy.
+/// The choice is made once, from the response's head. The status's policy bounds it.
 #[tokio::test]
 async fn a_response_chooses_its_life() {
     let (minutes, hours) = (Duration::from_mins, Duration::from_hours);

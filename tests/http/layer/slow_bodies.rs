@@ -87,7 +87,7 @@ async fn a_slow_client_loses_its_connection() {
     let server = Server::start(routed(handler, fixture.layer())).await;
     let mut client = server.connect().await;
     let whole = request(format!("Idempotency-Key: {KEY}\r\n"), "two teapots");
-    // One that would keep its connection.
+    // A client that would keep its connection.
     let whole = String::from_utf8(whole).unwrap();
     let whole = whole.replace("Connection: close\r\n", "");
     client.write(&whole.as_bytes()[..whole.len() - 4]).await;

@@ -11,7 +11,7 @@ use idem_tests::faulty::Faulty;
 use crate::client::{Fixture, routed};
 use crate::server::{Server, answers, request, with_key};
 
-/// A service that answers with its key, and all commands that its store received.
+/// A service that answers with its key, and its store's commands.
 struct Shop {
     server: Server,
     store: Faulty,

@@ -36,7 +36,7 @@ fn name(number: usize) -> String {
     format!("order-{number:03}")
 }
 
-/// The number of a request's order, by the name in its path or body.
+/// The number of a request's order, by name in path or body.
 fn number(uri: &Uri, body: &[u8]) -> usize {
     let text = format!("{uri} {}", String::from_utf8_lossy(body));
     let name = text.split("order-").nth(1);
@@ -88,7 +88,7 @@ impl Network {
         }
     }
 
-    /// Cuts the connection of an order's first request, and waits for this many repeats.
+    /// Cuts an order's first request, and waits for this many repeats.
     async fn cut(&self, order: usize, repeats: usize) {
         let mut arrivals = self.arrivals.subscribe();
         self.proxy().cut_those_with(name(order));
@@ -112,7 +112,7 @@ async fn pass(State(network): State<Arc<Network>>, request: Request, next: Next)
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    // One that the network cut off in the middle is cut off here too.
+    // A request that the network cut off is cut off here too.
     let Ok(body) = to_bytes(body, usize::MAX).await else {
         return StatusCode::BAD_REQUEST.into_response();
     };

@@ -28,7 +28,7 @@ enum Api {
     V2,
 }
 
-/// What the provider does for an order.
+/// The provider's treatment of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Provider {
     Pays,
@@ -51,7 +51,7 @@ struct Order {
     has_key: bool,
 }
 
-/// Every fault of the network with every result of the provider, under both kinds of keys.
+/// Every fault of the network with every result, under both key kinds.
 fn orders(api: Api) -> Vec<Order> {
     use Fault::{Calm, Cuts, Delays, Doubles, LosesReply, LosesTwo};
     use Provider::{Declines, Deletes, FailsAfter, FailsBefore, Pays};
@@ -109,7 +109,7 @@ impl Order {
         call
     }
 
-    /// The SDK's expected result (the status, and its name of an error), and the number of effects.
+    /// The SDK's expected result and the number of effects. The result is the status, and the SDK's name of an error.
     fn end(&self, api: Api) -> (u64, Option<&'static str>, usize) {
         match (api, self.provider) {
             (Api::V1, Provider::Declines) => (402, Some("CardError"), 0),

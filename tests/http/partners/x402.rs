@@ -67,7 +67,7 @@ fn purchases() -> Vec<Purchase> {
 }
 
 impl Purchase {
-    /// What the client is to do, with the id of this purchase.
+    /// The client's task, with the id of this purchase.
     fn request(&self, of: usize) -> Value {
         let body = json!({ "order": name(of) });
         let is_post = self.method == "POST";
@@ -105,7 +105,7 @@ struct Service {
     network: Arc<Network>,
 }
 
-/// What the service demands for an order.
+/// The service's demand for an order.
 fn terms() -> Value {
     json!({
         "scheme": "exact",
@@ -118,7 +118,7 @@ fn terms() -> Value {
     })
 }
 
-/// The challenge of a request without a payment, or with a declined one.
+/// The challenge of a request without an accepted payment.
 fn challenge(uri: &Uri, error: &str) -> Response {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -302,7 +302,7 @@ async fn a_paying_client_pays_once() {
         assert_eq!(facilitator.settlements.len(), purchases.len());
     }
 
-    // Another account with the same id gets what the first has paid for, and its receipt.
+    // Another account with the same id gets the first one's purchase and receipt.
     for ((purchase, outcome), again) in purchases
         .iter()
         .zip(&outcomes)

@@ -61,7 +61,7 @@ pub(crate) struct Caller {
     pub(crate) started: bool,
     /// Its claim brought the request. Only where requests differ.
     pub(crate) fresh: bool,
-    /// The journal: what was handed over, and the entries of this attempt. Empty while no body runs.
+    /// The journal: the inherited entries, and those of this attempt. Empty while no body runs.
     pub(crate) log: Log,
     /// How many of its entries the store has acknowledged.
     pub(crate) known: u8,

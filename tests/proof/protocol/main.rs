@@ -1,9 +1,9 @@
-//! The protocol, explored: every order of all events of one key and its callers, with the faults of each
-//! scenario. The store decides with the transitions of `idem-runtime` themselves, so the explored code is the
-//! code that runs, and not a copy of it. The callers do what an engine does, each in a process of its own, and
-//! learn of a lost lease only from the store, in the reply to another command. Time is whether a lease is over,
-//! and whether a release of which nothing remains has expired, which it does when all commands of its owner
-//! have arrived. Not in it: other records that expire or get lost, calls that share a claim in one process.
+//! The protocol, explored: every order of all events of one key and its callers, with the faults of each scenario. The
+//! store decides with the transitions of `idem-runtime` themselves, so the explored code is the running one, not a
+//! copy. The callers act like engines, each in a process of its own, and learn of a lost lease only from the store, in
+//! the reply to another command. Time is whether a lease is over, and whether a release of which nothing remains has
+//! expired, which it does when all commands of its owner have arrived. Not in it: other records that expire or get
+//! lost, calls that share a claim in one process.
 //!
 //! The hook knows the outcome, but not always: it may answer that it cannot decide. It answers that nothing
 //! landed only when there was no effect, and no other body runs that may still have one.
@@ -39,7 +39,7 @@ use search::search;
 use step::Step;
 use world::World;
 
-/// What was found out of a scenario.
+/// The findings of a scenario.
 type Found = search::Found<Promise, Step>;
 
 /// Explores one scenario.

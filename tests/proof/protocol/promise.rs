@@ -18,7 +18,7 @@ pub(crate) enum Promise {
     GoneIsGone,
     /// Each claim has a higher fence than all before.
     FencesGrow,
-    /// Between a verdict "not landed" and the body that it starts, no other body starts.
+    /// No other body starts between a verdict "not landed" and its body.
     FreshVerdict,
     /// No more bodies start than attempts are allowed.
     AttemptsEnd,
@@ -29,10 +29,10 @@ pub(crate) enum Promise {
     /// The body of another request starts only after releases. Each earlier body released the key because nothing
     /// happened.
     RequestStays,
-    /// No later attempt runs a step whose result was acknowledged, until an answer or a reset without its steps.
+    /// No later attempt runs a step whose result was acknowledged. An answer, or a reset without steps, ends this.
     StepsRunNoMore,
-    /// The effect of a step that runs once, or is asked about, happens at most once, until the key is reset without its
-    /// steps.
+    /// The effect of a step that runs once happens at most once. So it is with a step that is asked about. A reset
+    /// without steps ends this.
     OnceIsOnce,
     /// Every attempt gets the same result of a step.
     EqualSteps,
@@ -40,7 +40,7 @@ pub(crate) enum Promise {
     StepsAreHandedOver,
     /// A journal grows by the owner of the claim alone.
     OwnSteps,
-    /// Only an answer or a reset without the steps removes a journal's entry.
+    /// Only an answer or a reset without steps removes a journal's entry.
     StepsStay,
 }
 

@@ -72,15 +72,15 @@ pub(crate) enum Flaw {
     HookLies,
     /// A plain claim replaces a record that has no answer.
     OffersReplace,
-    /// A verdict of a hook starts a body, regardless of its age and of later bodies.
+    /// A verdict of a hook starts a body, whatever happened since.
     StaleVerdictsStart,
     /// A key whose attempts were abandoned is granted to another request.
     RequestsForgotten,
-    /// A caller releases a key as if its request were the first one.
+    /// A caller releases a key as if its request were the first.
     FreshUnasked,
     /// A key that has an answer gives it to another request.
     AnswersUncompared,
-    /// The record of every release expires after a lease, also if something remains of it.
+    /// The record of every release expires after a lease, even with remains.
     ReleasesExpire,
     /// An append of any owner is taken for the claim owner's.
     AppendersUnchecked,
@@ -98,7 +98,7 @@ pub(crate) enum Flaw {
     UnknownForgetsSteps,
     /// An unknown outcome has its attempt's journal, in place of the record's.
     UnknownBringsItsSteps,
-    /// A reset that keeps the steps keeps those that its operator saw, in place of the record's.
+    /// A reset keeps the steps that its operator saw, not the record's.
     ResetsKeepWhatWasSeen,
     /// A step that runs once does not record its beginning.
     BeginningsUnrecorded,
@@ -132,7 +132,7 @@ pub(crate) struct Scenario {
     pub(crate) steps: &'static [Part],
     /// Whether a body goes on without the acknowledgement of a step.
     pub(crate) lenient: bool,
-    /// What an operator may make of the record.
+    /// The records that an operator may make.
     pub(crate) hands: &'static [Resolution],
     pub(crate) on_fail: &'static [Fate],
     pub(crate) on_drop: &'static [Fate],
@@ -157,7 +157,7 @@ impl Faults {
 }
 
 impl Scenario {
-    /// Callers that claim twice, count no attempts and do not choose a body's end.
+    /// Callers that claim twice, count no attempts and leave endings to chance.
     pub(crate) const fn new(name: &'static str, callers: &'static [u8], faults: Faults) -> Self {
         Self {
             name,

@@ -11,7 +11,7 @@ use crate::scenario::{Faults, Flaw, Scenario};
 use crate::store::Resolution;
 use crate::world::BY_HAND;
 
-/// A scenario with its name, its callers, the limits of events, and its differences from the plain one.
+/// A scenario with name, callers, limits of events, and its differences.
 macro_rules! scenario {
     ($plain:path, $name:literal, $callers:literal, [$($fault:ident $times:literal),*], $($differs:tt)*) => {
         Scenario { $($differs)* ..$plain($name, $callers, Faults { $($fault: $times,)* ..Faults::NONE }) }
@@ -36,8 +36,8 @@ macro_rules! flawed {
     };
 }
 
-/// A body that charges and then sends a mail. Each step is recorded when it ends; one that runs once, or is asked about,
-/// when it begins as well.
+/// A body that charges and then sends a mail. Each step is recorded when it ends. A step that runs once, or is asked
+/// about, is recorded when it begins as well.
 const fn with_steps(name: &'static str, callers: &'static [u8], faults: Faults) -> Scenario {
     Scenario {
         steps: &[Plain, Once],
@@ -81,7 +81,7 @@ pub(crate) const SOUND: &[Scenario] = sound! {
     "by hand" b"-h" [twice 1, late 1, fails 1, zombies 1, hands 1] { on_fail: &[Unknown], };
 };
 
-/// The flawed scenarios that must be found, with the promises that they break.
+/// The flawed scenarios that must be found, and their broken promises.
 pub(crate) const FLAWED: &[(Scenario, &[Promise])] = flawed! {
     Scenario::new:
     OwnersUnchecked "owners unchecked" b"--" [fails 1, zombies 1] { on_fail: &[Keep], } => EqualAnswers, OneClaim;

@@ -20,9 +20,9 @@ impl<P: Copy + PartialEq, S> Found<P, S> {
     }
 }
 
-/// Explores every state from this one on, by the possible steps and the effect of each. `breaks` is called with each
-/// state and its steps, and reports promises that were broken on the way to it. States are distinguished by 64-bit
-/// hashes; of a few million states, two are taken for one with a probability below one in a million.
+/// Explores every state from this one on, by steps and their effects. `breaks` is called with each state and its steps,
+/// and reports promises that were broken on the way to it. States are distinguished by 64-bit hashes; of a few million
+/// states, two are taken for one with a probability below one in a million.
 pub(crate) fn search<W: Clone + Hash, P: Copy + PartialEq, S: Copy>(
     world: W,
     possible: impl Fn(&W, &mut Vec<S>),

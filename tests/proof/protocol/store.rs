@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Resolve(Resolution),
 }
 
-/// What an operator makes of a record.
+/// The record that an operator makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Resolution {
     /// The key begins anew.

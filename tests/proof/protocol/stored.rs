@@ -17,7 +17,7 @@ pub(crate) const RETAIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
     encoded: [u8; HEADER],
-    /// Decoded from `encoded` once, because the steps of each state read it often.
+    /// Decoded from `encoded` once: the steps of each state read it often.
     header: Header,
     /// The body of the record; zero for none.
     answer: u8,

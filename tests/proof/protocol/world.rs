@@ -62,13 +62,13 @@ pub(crate) struct World {
 /// The most steps of a body.
 const MAX_STEPS: usize = 2;
 
-/// What has happened to a step.
+/// The events of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct StepFacts {
     pub(crate) effects: u8,
     /// The value of the first effect.
     pub(crate) truth: u8,
-    /// The value that a caller got from the journal, or the last acknowledged one.
+    /// The value from the journal, or the last acknowledged one.
     told: Option<u8>,
     /// The fence of the attempt whose result was acknowledged; zero for none.
     fence: u8,

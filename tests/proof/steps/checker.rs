@@ -1,4 +1,4 @@
-//! Whether a history of one key is one that was promised.
+//! Whether a history of one key keeps the promises.
 
 pub(crate) mod tests;
 
@@ -160,8 +160,7 @@ fn is_answer(outcome: OutcomeKind) -> bool {
     outcome != OutcomeKind::Unknown
 }
 
-/// 4. No lost answer: once one is stored no body starts, and one that a caller has is stored in the
-///    end.
+/// 4. No lost answer: after a stored answer no body starts, and a caller's answer is stored in the end.
 fn lost(events: &[Event]) -> Option<String> {
     let (mut stored, mut had, mut left) = (false, false, None);
     for event in events {

@@ -42,7 +42,7 @@ fn again(
     path.hook(hook)
 }
 
-/// A body whose caller leaves, and a call after the end of the lease.
+/// A body whose caller leaves, and a call after the lease.
 fn dropped(name: &'static str, ends: &'static [&'static str], on_cancel: OnCancel) -> Path {
     let path = Path::new(name, ends, async |s| {
         let first = s.call().paused().make();
@@ -77,7 +77,7 @@ fn single(path: Path) -> Path {
         .set(|engine| engine.max_attempts(Some(NonZeroU16::MIN)))
 }
 
-/// What an operator does to an unknown call, again and again.
+/// An operator's repeated acts on an unknown call.
 async fn by_hand<F>(s: &Simulation, act: impl Fn(Entry) -> F + Copy + Send + 'static)
 where
     F: Future<Output = Result<(), idem_runtime::Error>> + Send,

@@ -57,7 +57,7 @@ pub(crate) struct Simulation {
     faulty: Faulty,
     traffic: Traffic,
     passed: Arc<Mutex<Duration>>,
-    /// Gets a permit from each engine that is idle and no longer held.
+    /// Gets a permit from each engine that is idle and released.
     gone: Arc<Semaphore>,
     echo: String,
     held: RefCell<Vec<Strike>>,

@@ -81,7 +81,7 @@ impl Path {
         }
     }
 
-    /// Or one of these, where a claim without a waiting caller stays granted.
+    /// Or one of these, where an abandoned claim stays granted.
     pub(crate) fn at_worst(self, ends: &'static [&'static str]) -> Self {
         Self {
             at_worst: ends,
@@ -206,10 +206,9 @@ impl Case {
     }
 }
 
-/// Whether a fault is worth combining with another one. Not a held operation that arrives in time; and not a
-/// store that reports an answer as too large where no answer is: the call believes it and gives its own answer
-/// up. In an ordinary run, what is held arrives as late as it can, and nothing hangs: to the store, a hanging
-/// command is a lost one.
+/// Whether a fault is worth combining with another one. Not a held operation that arrives in time; and not a store that
+/// reports an answer as too large where no answer is: the call believes it and gives its own answer up. In an ordinary
+/// run, held operations arrive as late as they can, and nothing hangs: to the store, a hanging command is a lost one.
 fn is_one_of_two(strike: &Strike) -> bool {
     let held_for = [When::Late, When::Last];
     let held_for = if is_full() {
@@ -223,8 +222,8 @@ fn is_one_of_two(strike: &Strike) -> bool {
         && (!strike.is_held() || held_for.contains(&strike.when))
 }
 
-/// Whether an ordinary run repeats a fault on another store. Not a command that hangs, which is a lost one to the
-/// store, nor one that is held and arrives in time, which is an undisturbed one.
+/// Whether an ordinary run repeats a fault on another store. Not a hanging command, because to the store it is lost,
+/// nor a held one in time, because that is undisturbed.
 fn differs_by_store(strike: &Strike) -> bool {
     is_full() || !(hangs(strike) || strike.is_held() && strike.when == When::Soon)
 }

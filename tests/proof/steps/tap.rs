@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::history::{History, What};
 use crate::parts::NAMES;
 
-/// The number of operations and replies in transit to and from the real store.
+/// The number of operations in transit to and from the real store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic(Arc<(AtomicUsize, Notify)>);
 
@@ -190,7 +190,7 @@ impl Forward for Tap {
 }
 
 impl Tap {
-    /// Recorded before the store has it, because otherwise a grant that follows is recorded earlier.
+    /// Recorded before the store has it, because otherwise later grants precede it.
     fn ends(&self, owner: Owner, releases: bool) {
         let owner = self.history.owner(owner);
         self.history.add(What::Ends(owner, releases));
@@ -244,7 +244,7 @@ impl Tap {
     }
 }
 
-/// The operation whose reads show that the engine's thread has finished its work. It never reaches the store.
+/// The operation whose reads show that the engine's thread is idle. It never reaches the store.
 pub(crate) const ECHO: &str = "echo";
 
 #[derive(Debug)]

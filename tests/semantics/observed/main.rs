@@ -1,5 +1,4 @@
-//! What an operator sees of a call: its span, its events and its metrics, by a subscriber and an exporter of this
-//! process.
+//! An operator's view of a call: span, events and metrics. This process has a subscriber and an exporter.
 //!
 //! Each test has an operation of its own, by whose name it finds its spans and its metrics.
 

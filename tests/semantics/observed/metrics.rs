@@ -141,7 +141,8 @@ impl Source for Losing {
     }
 }
 
-/// Finds a loss without a metric, an alarm that another consumer of the operation ends, and an endless one.
+/// Finds a loss without a metric, and an alarm that never ends. Finds an alarm that another consumer of the operation
+/// ends.
 #[tokio::test]
 async fn losses_of_a_consumer_are_counted_and_its_broker_is_lost_until_it_ends() {
     let shop = Shop::new("bills.losses");

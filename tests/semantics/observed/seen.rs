@@ -48,7 +48,7 @@ struct Spans {
     changed: Notify,
 }
 
-/// What the spans and the exporter of this process have.
+/// The contents of this process's spans and exporter.
 pub(crate) struct All {
     spans: &'static Spans,
     pub(crate) exporter: PrometheusHandle,
@@ -108,7 +108,7 @@ impl All {
 
 struct Recording(&'static Spans);
 
-/// The place of a span among those that were seen.
+/// The place of a span among the observed ones.
 struct Place(usize);
 
 impl Recording {

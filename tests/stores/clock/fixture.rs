@@ -87,7 +87,7 @@ impl Fixture {
         patiently("the call ends", paid).await
     }
 
-    /// Calls a key with a running body, and returns its lease's remaining time.
+    /// Calls a key with a running body. Returns its lease's remaining time.
     pub(crate) async fn finds_running(&self, key: &str) -> Duration {
         let error = self.pay(key).await.unwrap_err();
         match error.kind() {

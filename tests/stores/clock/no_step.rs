@@ -1,4 +1,4 @@
-//! Events that are no step of a clock, and not reported as one.
+//! Events that are no step of a clock, nor reported as one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ fn is_asked(step: &str) -> bool {
     step == "label" || number.is_some_and(|number: usize| number % 4 > 1)
 }
 
-/// The number of kills between a step's effect and its result, or of stalls.
+/// The kills between a step's effect and result, and the stalls.
 fn interruptions(fleet: &Fleet, key: &str, step: &str, stalls: usize) -> usize {
     let points = ["effect", "ending"].map(|place| format!("{step}/{place}"));
     let of_key = fleet.said.iter().filter(|(_, of, _)| of == key);

@@ -7,7 +7,7 @@ use idem_harness::Worker;
 
 use crate::site::{Leases, Site};
 
-/// What a process prints of a call.
+/// A process's report of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// The call stops there.
@@ -28,7 +28,7 @@ impl Said {
         matches!(self, Self::Answer(_) | Self::End(_))
     }
 
-    /// The key, and what is said of it.
+    /// A key and a report of it.
     fn parse(line: &str) -> (String, Self) {
         let words: Vec<_> = line.split(' ').collect();
         let own = |word: &str| word.to_owned();
@@ -49,7 +49,7 @@ impl Said {
 pub(crate) struct Process {
     pub(crate) number: usize,
     worker: Worker,
-    /// What it said that [`Fleet::said_of`] has not returned.
+    /// Reports that [`Fleet::said_of`] has not returned yet.
     unread: BTreeMap<String, Vec<Said>>,
     /// It is stalled without a renewal under way: a stalled process may lock others out of the store.
     is_hushed: bool,
@@ -151,7 +151,7 @@ impl Fleet {
         effects
     }
 
-    /// Kills the process, and reads what it said until then.
+    /// Kills the process, and reads its reports until then.
     pub(crate) fn kill(&mut self, process: &mut Process) {
         process.worker.kill9();
         for line in process.worker.rest() {
@@ -181,7 +181,7 @@ impl Process {
         }
     }
 
-    /// What it has said of this key since the last time.
+    /// Its reports of this key since the last time.
     pub(crate) fn said_of(&mut self, key: &str) -> Vec<Said> {
         self.unread.remove(key).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Calls whose second step writes a row in a transaction, killed at each point.
+//! Calls whose second step writes in a transaction, killed at each point.
 
 use idem_tests::seeded::Seeded;
 
@@ -7,8 +7,8 @@ use crate::stories::{Fault, Plan, Story, tell};
 
 const POINTS: [&str; 6] = ["before", "opened", "part", "effect", "written", "recorded"];
 
-/// Kills a process at each point in turn, because its transaction may lock others out. Another one continues, and the
-/// row is that of the process that has booked.
+/// Kills processes one by one, because their transactions may lock others out. Another one continues, and the row is
+/// that of the process that has booked.
 pub(crate) fn kill(fleet: &mut Fleet, seeded: &mut Seeded) {
     for (number, place) in POINTS.into_iter().enumerate() {
         let plan = Plan::at(&[&format!("book/{place}")]);

@@ -1,4 +1,4 @@
-//! Calls with steps in processes that are killed (`kill -9`) and stalled (SIGSTOP) at every point.
+//! Calls with steps in processes killed and stalled at every point. The signals are `kill -9` and SIGSTOP.
 //!
 //! A process prints each point, and stops there until the test has killed or stalled it. Each trial compares what the
 //! processes print, and the effects that they had, with rules: at once with the rules of its call, and in the end with the

@@ -1,7 +1,7 @@
 //! Calls that are interrupted at points of their steps, process by process: five steps in sequence, 28 in parallel, or
 //! three of which one writes a row in a transaction.
 //!
-//! What a process says is checked as it says it; [`books`](crate::books) checks all of it together.
+//! A process's reports are checked as they come; [`books`](crate::books) checks them together.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,7 +23,7 @@ const STEPS: [(&str, &[&str]); 5] = [
 
 const PLAIN: &[&str] = &["part", "effect", "ending", "appended", "recorded"];
 
-/// Before its beginning is sent to the store, and when that is recorded and the reply in transit.
+/// Before its beginning is sent, and between its record and the reply.
 const BEGUN: &[&str] = &[
     "beginning",
     "begun",
@@ -45,14 +45,14 @@ pub(crate) fn points() -> Vec<String> {
     begins.into_iter().chain(steps).chain(ends).collect()
 }
 
-/// The step that runs at most once, if a kill here leaves it open: the outcome is unknown.
+/// The step of one run at most, open after kills here: the outcome is unknown.
 fn opens<'p>(key: &str, point: &'p str) -> Option<&'p str> {
     let (step, place) = point.split_once('/')?;
     let is_open = ["begun", "part", "effect", "ending"].contains(&place);
     (is_open && once(key).iter().any(|once| once == step)).then_some(step)
 }
 
-/// The points at which a kill of five steps leaves no unknown outcome.
+/// The points of five steps where kills leave no unknown outcome.
 pub(crate) fn known_points() -> Vec<String> {
     let mut points = points();
     points.retain(|point| opens("k", point).is_none());
@@ -79,7 +79,7 @@ pub(crate) enum Plan {
     Each(Vec<String>),
     /// At any point, in so many attempts.
     Random(usize),
-    /// Stops at points of about half of the parallel steps, in this many attempts.
+    /// Stops at points of about half of the parallel steps, repeatedly.
     Parallel(usize),
 }
 
@@ -88,7 +88,7 @@ impl Plan {
         Self::At(points.iter().copied().map(str::to_owned).collect())
     }
 
-    /// The points of which the next attempt stops at the first passed one.
+    /// The points of which the next attempt stops at the first.
     fn next(&mut self, seeded: &mut Seeded) -> Vec<String> {
         match self {
             Self::At(points) => points.pop_front().into_iter().collect(),
@@ -186,7 +186,7 @@ impl Story {
         }
     }
 
-    /// A result of a step of the attempt that holds the claim: it reads what is recorded, and runs the rest.
+    /// A result of a step of the attempt that holds the claim: it reads recorded steps, and runs the rest.
     fn result(&mut self, said: &Said) {
         let (step, read) = match said {
             Said::Kept(step, _) => (step, false),
@@ -201,7 +201,7 @@ impl Story {
         self.open.remove(step);
     }
 
-    /// What a new attempt says: it stops at these points, or the call ends.
+    /// A new attempt's reports: it stops at these points, or the call ends.
     pub(crate) fn attempt(&mut self, number: usize, said: &[Said], stops: &[String]) {
         let is_first = self.told.is_empty();
         let told = format!("process {number}, to stop at {stops:?}: {said:?}");
@@ -292,13 +292,13 @@ impl Story {
         }
     }
 
-    /// Whether the call was granted to the stalled process's successor, or has ended.
+    /// Whether the call was granted to the stalled process's successor, or ended.
     fn is_taken_over(&self) -> bool {
         !self.stopped.contains("claiming")
     }
 
-    /// The effects of a woken process on a call that was taken over: those of the steps in which it stopped, and, if it
-    /// does not know that its lease is lost, that of the next plain one, before the store refuses to record it.
+    /// The effects of a woken process on an overtaken call: those of the steps in which it stopped, and, if it does not
+    /// know that its lease is lost, that of the next plain one, before the store refuses to record it.
     fn check_effects(&self, leases: Leases, mut new: Vec<&str>, at: &BTreeSet<String>) {
         let expected: Vec<_> = (at.iter())
             .filter_map(|at| at.strip_suffix("/begun").or(at.strip_suffix("/part")))
@@ -330,8 +330,8 @@ pub(crate) fn parallel(of_each: usize, faults: usize) -> Vec<Story> {
         .collect()
 }
 
-/// Interrupts each story's calls until none stops any more, with these faults in turn; then calls each key again, in
-/// the last process and in one more.
+/// Interrupts each story's calls with these faults until none stops any more; then calls each key again, in the last
+/// process and in one more.
 pub(crate) fn tell(
     fleet: &mut Fleet,
     stories: &mut [Story],
@@ -356,7 +356,7 @@ pub(crate) fn tell(
         }
         for story in &mut *stories {
             story.told.push(format!("{fault:?}"));
-            // What it said before its end is what was checked: this is all.
+            // Its reports before its end are exactly the checked ones.
             assert_eq!(process.said_of(&story.key), [], "{story:#?}");
             if *fault == Fault::Stall {
                 story.zombie.clone_from(&story.stopped);
@@ -371,7 +371,7 @@ pub(crate) fn tell(
     }
 }
 
-/// Calls each key again, in this process, which may have the answers, and in another. Nothing happens.
+/// Calls each key again, in this process and another. This process may have the answers. Nothing happens.
 fn duplicates(
     fleet: &mut Fleet,
     process: &mut Process,
@@ -385,7 +385,7 @@ fn duplicates(
     assert_eq!(fleet.effects(), effects, "a duplicate has an effect");
 }
 
-/// Calls each key. Returns the number of those that stop.
+/// Calls each key. Returns the number of stopping calls.
 fn call_all(
     fleet: &mut Fleet,
     process: &mut Process,
@@ -408,7 +408,7 @@ fn call_all(
     stops.count()
 }
 
-/// Wakes a stalled process, lets its calls end, and kills it before any background work.
+/// Wakes a stalled process, ends its calls, kills it before background work.
 fn wake(fleet: &mut Fleet, zombie: &mut Process, stories: &mut [Story]) {
     let before = fleet.effects();
     zombie.wake();

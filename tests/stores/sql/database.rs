@@ -1,4 +1,4 @@
-//! The three databases, the differences that concern tests, and an empty one for each test.
+//! The three databases, their relevant differences, and an empty one per test.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +18,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
 
-/// What a case runs SQL texts through.
+/// The way in which a case runs SQL.
 pub(crate) trait Sql {
     /// Runs a statement without a result.
     async fn run(&mut self, sql: &str) -> Result<(), String>;
@@ -49,7 +49,7 @@ pub(crate) trait Database: Backend + Copy {
     const LEVELS: &'static [&'static str];
     /// Settings of a session that change the meaning of a text.
     const DIALECTS: &'static [&'static str];
-    /// Texts that end a transaction, some by failing, and whether they commit it.
+    /// Texts that end a transaction, some by failing, with their effects.
     const ENDS: &'static [(&'static str, bool)];
     /// A body of 15 MB, which no server refuses by default.
     const LARGE: &'static str;

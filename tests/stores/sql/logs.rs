@@ -1,4 +1,4 @@
-//! What the libraries below a store log.
+//! The logs of the libraries below a store.
 
 use std::fmt::Write as _;
 use std::io;

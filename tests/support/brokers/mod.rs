@@ -29,13 +29,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// The name in the options of a consumer process.
     const NAME: &'static str;
 
-    /// Whether a kill at any moment leaves exactly one dead letter of a message.
+    /// Whether a kill at any moment leaves exactly one dead letter.
     const ONE_LETTER: bool;
 
     /// Whether the server keeps its data over a kill.
     const RESTARTS: bool = true;
 
-    /// The permitted silence of a consumer beyond its lease, before its messages are another's.
+    /// The permitted silence of a consumer, beyond its lease.
     const SILENCE: Duration = Duration::ZERO;
 
     /// The number of consumers that an ordinary run kills, stalls and replaces.
@@ -87,7 +87,7 @@ pub struct ConsumerSettings {
     /// URL of the store of the records: `redis://…` or `postgres://…`.
     pub store: String,
     pub bank: SocketAddr,
-    /// What the bank calls this process.
+    /// The bank's name for this process.
     pub name: u32,
     pub lease: Duration,
     pub concurrency: usize,

@@ -17,7 +17,7 @@ use tokio::task::block_in_place;
 
 use super::Broker;
 
-/// Shared by the tests that do not disturb it, each with its queues.
+/// Shared by tests that do not disturb it, each with its queues.
 static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
 
 /// Brokers that earlier tests had for themselves: a start takes seven seconds of the processor.
@@ -56,7 +56,7 @@ pub struct Rabbit<const CLASSIC: bool> {
     pub is_reusable: bool,
 }
 
-/// A broker that was killed and is up again serves the next test.
+/// A broker that was killed and restarted serves the next test.
 impl<const CLASSIC: bool> Drop for Rabbit<CLASSIC> {
     fn drop(&mut self) {
         if self.is_reusable && !panicking() && self.server.is_running() {

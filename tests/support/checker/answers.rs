@@ -146,7 +146,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// A call after another caller's answer gets that one, unless it was taken back.
+    /// A call after another caller's answer gets that, unless taken back.
     fn stale(&mut self, answers: &[Answer<'a>]) {
         if self.key.settlings.is_empty() {
             return;
@@ -176,8 +176,8 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Whether the key had the answer at some moment between `from` and `before`: a call began and received it between
-    /// the two, or an operator gave it.
+    /// Whether the key had the answer at some moment of the span: a call began and received it between the two, or an
+    /// operator gave it.
     fn is_newer(&self, answer: &Answer<'_>, from: u64, to: u64) -> bool {
         let within =
             |begun: u64, told: Option<u64>| begun > from && told.is_some_and(|told| told < to);

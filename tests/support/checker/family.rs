@@ -14,7 +14,7 @@ pub enum Family {
     Reset,
     /// Another payload after a system error.
     Corrected,
-    /// In a transaction of a SQL database, with a row in its ledger.
+    /// In a transaction of a SQL database, with a ledger's row.
     Booked,
 }
 

@@ -7,10 +7,10 @@ use std::{fmt, fs, io};
 /// Worker processes at one time; a process number modulo this is its seat.
 pub const SEATS: u32 = 4;
 
-/// The leases of all claims lapse in the store at once, unseen by processes.
+/// The leases of all claims lapse in the store, unseen by processes.
 pub const LAPSE: &str = "lapse";
 
-/// What a fault affects.
+/// The processes that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Store,
@@ -32,7 +32,7 @@ pub struct Faults(Vec<Fault>);
 /// Time for new connections after a fault, and for queued commands.
 const GRACE: u64 = 1_500_000;
 
-/// Outages of the store that were long enough to let a lease lapse.
+/// Outages of the store that could let a lease lapse.
 #[derive(Debug)]
 pub(super) struct Outage {
     /// That of its longest fault.
@@ -129,11 +129,11 @@ impl Faults {
                 .any(|fault| kinds.contains(&&*fault.kind))
     }
 
-    /// This process's outages of the store of at least `least` microseconds in the span. Faults that follow each other
-    /// closely are one outage: connections are not made between them.
+    /// This process's outages of at least `least` microseconds in the span. Faults that follow each other closely are
+    /// one outage: connections are not made between them.
     pub(super) fn outages(&self, process: u32, from: u64, to: u64, least: u64) -> Vec<Outage> {
         let mut outages: Vec<Outage> = Vec::new();
-        // One that began long before may reach into the span.
+        // An outage that began long before may reach into the span.
         let near = self.within(from.saturating_sub(60_000_000), to);
         let is_outage = |fault: &&Fault| {
             fault.affects(process) && fault.killed.is_none() && fault.kind != LAPSE

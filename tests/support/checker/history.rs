@@ -143,7 +143,7 @@ pub struct History {
     pub keys: HashMap<Box<str>, Key>,
     /// Processes that ended in order.
     pub stopped: BTreeSet<u32>,
-    /// What was left to do in an engine that was shut down.
+    /// The remaining work of an engine that was shut down.
     pub(super) left: Vec<(u32, Box<str>)>,
 }
 

@@ -12,9 +12,9 @@
 //! <time> hook <id> <key> landed|not|unknown     the reconcile hook has found out
 //! <time> reset <id> <key> begin|done|failed     an operator resets the key
 //! <time> resolve <id> <key> begin|done|failed <answer>
-//! <time> recorded 0 <key> <fence>:<end> …       what the record remembers of its attempts
+//! <time> recorded 0 <key> <fence>:<end> …       the record's attempts
 //! <time> row 0 <key> <answer>                   a row of the ledger
-//! <time> event 0 <digest> <words>               what the engine told its observer
+//! <time> event 0 <digest> <words>               an event of the engine's observer
 //! <time> stopped 0 - <words>                    the process ends in order
 //! ```
 
@@ -89,8 +89,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the journals of a directory, line by line with the process's number. What a killed process left of its last
-/// line is skipped.
+/// Reads the journals of a directory, line by line, with process numbers. A killed process's incomplete last line is
+/// skipped.
 pub fn read(dir: &Path, mut each: impl FnMut(u32, &str)) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

@@ -42,7 +42,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The ledger has a row of each answer, and at most one otherwise.
+    /// The ledger has a row of each answer, and one otherwise.
     pub(super) fn ledger(&mut self) {
         let rows = &self.key.rows;
         if rows.len() > 1 {

@@ -33,7 +33,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A body whose call begins after another body's start has a greater fence. No two have the same.
+    /// A body whose call begins after another's start has a greater fence. No two have the same.
     pub(super) fn fences(&mut self) {
         let starts = self.starts.iter();
         let starts = starts.filter_map(|(call, start)| Some((*call, start.at, start.fence?)));
@@ -74,7 +74,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Whether a body of the key, or an operator, may have answered so.
+    /// Whether a body or an operator may have given this answer.
     fn is_given(&self, text: &str) -> bool {
         let gives = |(_, start): &(&Call, &Start)| match &start.end {
             // It may have ended, and its process was killed.

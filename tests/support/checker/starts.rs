@@ -2,7 +2,7 @@
 
 use super::{Call, Checker, End, Family, Start, What};
 
-/// The percentage of a lease after which an unrenewed one may have lapsed: clocks of servers are slewed.
+/// The percentage of a lease after which it may have lapsed: clocks of servers are slewed.
 const LEAST: u64 = 95;
 
 type Run<'a> = (&'a Call, &'a Start);
@@ -32,7 +32,7 @@ impl Checker<'_, '_> {
                 let why = format!("{call} starts a body {after} ms after {other}");
                 self.broken(What::Unexplained, last.at, start.at, why);
             }
-            // The claim of one that starts late may be older than that of the one before.
+            // The claim of a late body may be older than that of the body before.
             if !late {
                 holders.clear();
             }
@@ -40,7 +40,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Why a body starts after another one, and whether its claim may precede that.
+    /// Why a body starts after another one, and its claim's order.
     fn explained(
         &self,
         (owner, holder): Run<'_>,

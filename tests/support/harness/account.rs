@@ -18,8 +18,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The first existing user of this list, or the user `nobody`; `None` when this process is not root, and the
-    /// server runs as the same user.
+    /// The first existing user of this list, or the user `nobody`. `None` without root: the server runs as the same
+    /// user.
     pub(crate) fn below_root(name: &str) -> Result<Option<Self>, StartError> {
         if !geteuid().is_root() {
             return Ok(None);

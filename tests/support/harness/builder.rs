@@ -149,7 +149,7 @@ impl RedisServerBuilder {
     }
 }
 
-/// The program that the variable names, or the first of the usual places.
+/// The program named by the variable, or of the usual places.
 pub(crate) fn find(
     variable: &str,
     named: Option<OsString>,

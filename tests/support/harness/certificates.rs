@@ -10,7 +10,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// A new authority with certificates for clients and for servers at 127.0.0.1 and `localhost`. Clones share them.
+/// A new authority with certificates for clients and servers. Those of servers are for 127.0.0.1 and `localhost`.
+/// Clones share them.
 ///
 /// Certificates of different values do not trust each other: `Certificates::new()` is how a test gets wrong ones.
 #[derive(Clone)]

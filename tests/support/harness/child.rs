@@ -26,7 +26,7 @@ if [ -n "$1" ]; then rm -rf -- "$1"; fi
 /// pipe, so the rest of the input is the program's.
 const GATE: &str = r#"read -r _ && exec "$@""#;
 
-/// A child process, killed on drop, or by a watchdog after this process's death.
+/// A child process, killed on drop, or when this process dies.
 ///
 /// `PR_SET_PDEATHSIG` would be shorter, but it needs `unsafe`, is Linux only, and fires when the
 /// *thread* that started the child ends, which kills servers shared between tests.

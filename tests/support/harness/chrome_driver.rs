@@ -22,7 +22,7 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Log message of a driver that listens.
 const READY: &str = "was started successfully on port ";
 
-/// A `chromedriver` on a loopback port, stopped with all its browsers on drop.
+/// A `chromedriver` on a loopback port, stopped with its browsers on drop.
 ///
 /// A client of the W3C's `WebDriver` connects to its [`url`](ChromeDriver::url), with the
 /// [`capabilities`](Chromium::capabilities) of a [`chromium`](ChromeDriver::chromium). A driver
@@ -53,8 +53,8 @@ impl ChromeDriver {
     }
 
     fn launch(driver: &Path, browser: &Path) -> Result<Self, StartError> {
-        // The harness chooses the port: the driver would choose one that is free for IPv6, and fail if it is
-        // taken for IPv4.
+        // The harness chooses the port: the driver would choose a port that is free for IPv6, and fail if it is taken
+        // for IPv4.
         let port = Port::take()?;
         let dir = TestDir::new("chromium")?;
         // Files of a browser outside its profile: without this they would be in the user's home

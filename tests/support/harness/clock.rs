@@ -58,7 +58,7 @@ impl FakeClock {
         ])
     }
 
-    /// Removes the shared memory and the semaphore that outlive a process with such a clock.
+    /// Removes a killed process's shared memory and semaphore of such a clock.
     pub(crate) fn tidy(pid: u32) {
         for name in ["faketime_shm", "sem.faketime_sem"] {
             // Most processes have none.

@@ -129,7 +129,7 @@ impl ClusterSetup {
         poll::until("a primary of a slot", || self.owner(slot))
     }
 
-    /// The current replica of a primary. Waits until there is one that is up.
+    /// The current replica of a primary. Waits until a replica is up.
     pub fn replica_of(&self, primary: &RedisServer) -> &RedisServer {
         poll::until("a replica", || {
             let id = myself(primary)?;
@@ -227,7 +227,7 @@ impl ClusterSetup {
         reply
     }
 
-    /// The text of a command's reply by the node of `key`, see [`RedisServer::cli`].
+    /// Runs a command on the node of `key`, see [`RedisServer::cli`].
     pub fn cli<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> String {
         match self.reply(key, command) {
             Reply::Error(error) => panic!("a command is refused: {error}"),
@@ -253,7 +253,7 @@ impl ClusterSetup {
         self.await_owner(slot, target);
     }
 
-    /// Changes the state of a slot on a node with regard to another.
+    /// Changes a slot's state on a node with regard to another.
     pub(crate) fn set_slot(node: &RedisServer, slot: u16, state: &str, other: &RedisServer) {
         let id = other.cli(&["CLUSTER", "MYID"]);
         node.cli(&["CLUSTER", "SETSLOT", &slot.to_string(), state, &id]);

@@ -69,7 +69,7 @@ impl DatabaseServer {
         })
     }
 
-    /// The URL of the database `idem` for the user `idem` with all rights.
+    /// The URL of the database `idem` for the user `idem`. It has all rights.
     pub fn url(&self) -> String {
         self.url_of("idem")
     }
@@ -88,7 +88,7 @@ impl DatabaseServer {
         format!("{}://idem@{addr}/idem", self.product.facts().scheme)
     }
 
-    /// The URL of the database `idem` for the user `app` with its password.
+    /// The URL of the database `idem` for `app` with its password.
     pub fn password_url(&self) -> String {
         self.url_as(APP.0, APP.1)
     }

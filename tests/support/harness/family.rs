@@ -42,7 +42,7 @@ pub(crate) fn kill_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGKILL, "Z")
 }
 
-/// Stops the children of a stopped process, and waits until they are stopped.
+/// Stops the children of a stopped process, and waits for that.
 pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGSTOP, "TZ")
 }
@@ -65,7 +65,7 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until no process has a path in this directory among its arguments.
+/// Waits until no process has an argument in this directory.
 pub(crate) fn wait_for_those_of(dir: &Path) {
     let dir = dir.to_string_lossy();
     poll::until("the other processes of a server end", || {

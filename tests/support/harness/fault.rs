@@ -8,11 +8,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The client's connection is cut in place of the reply to an executed request.
+    /// The connection is cut in place of an executed request's reply.
     DropReply,
     /// The reply comes later.
     DelayReply(Duration),
-    /// The server gets a copy at once, on its own connection without a reply.
+    /// The server gets a copy at once, by a connection without reply.
     Double,
     /// The client's connection is cut. The server gets the request later, on its own connection.
     DelayRequest(Duration),

@@ -11,7 +11,7 @@ use crate::Worker;
 /// nothing from the cache of a thread, so that the address of a member that went there is no other member's.
 const UNIQUE_MEMBERS: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
 
-/// A Kafka cluster in its own process, killed when the value is dropped.
+/// A Kafka cluster in its own process, killed on drop.
 ///
 /// It is the mock cluster of librdkafka: real protocol over TCP, consumer groups with rebalances and committed offsets,
 /// and no broker of Apache Kafka. Its data is in memory, and its ports are free ones that the system chose. The program
@@ -50,7 +50,7 @@ impl KafkaCluster {
         self.ask(&format!("gone {name}"));
     }
 
-    /// Refuses this many commits of offsets, as a cluster does during a rebalance.
+    /// Refuses this many commits of offsets, as during a rebalance.
     pub fn refuse_commits(&self, commits: u32) {
         self.ask(&format!("refuse {commits}"));
     }

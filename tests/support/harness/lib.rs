@@ -17,7 +17,7 @@
     reason = "every function panics when its server fails, and its callers are tests"
 )]
 
-/// Gives a server the methods of what it is at one remove.
+/// Gives a server the methods of a server inside it.
 macro_rules! is_a {
     ($server:ident.$field:tt: $target:ty) => {
         impl std::ops::Deref for $server {

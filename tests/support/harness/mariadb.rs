@@ -16,7 +16,7 @@ use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 /// Variable that names another server.
 const SERVER: &str = "IDEM_MARIADB_SERVER";
 
-/// A `mariadbd`, or a `mysqld` of `MySQL`, on a loopback port, stopped on drop.
+/// A `mariadbd`, or `MySQL`'s `mysqld`, on a loopback port, stopped on drop.
 ///
 /// It has a user `idem` with all rights and no password, a user `app` with a password,
 /// and a database `idem` in which both have all rights. For its functions see

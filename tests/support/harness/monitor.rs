@@ -73,7 +73,7 @@ impl Monitor {
         }
     }
 
-    /// The names of the clients' commands since the last call, without scripts' commands.
+    /// The names of the clients' commands since the last call, without scripts'.
     pub fn names(&mut self) -> Vec<String> {
         let sent = self.commands().into_iter();
         sent.filter(|command| !command.is_from_script())

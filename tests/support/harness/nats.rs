@@ -28,7 +28,7 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts an empty server without a password, and waits until it is ready.
+    /// Starts an empty server without a password, until it is ready.
     pub fn start() -> Self {
         Self::start_with(None)
     }

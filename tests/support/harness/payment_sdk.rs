@@ -50,7 +50,7 @@ fn python() -> PathBuf {
     python.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An official SDK in its own process, which pays a server on loopback. It is killed on drop.
+/// An official SDK in its own process, paying a loopback server. It is killed on drop.
 ///
 /// Those of Stripe repeat a request on their own when the connection fails, or the status is 409 or at least 500, unless
 /// the reply's header `Stripe-Should-Retry` decides otherwise; at first after 0.5 s. That of x402 repeats none, so that its

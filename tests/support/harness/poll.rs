@@ -10,7 +10,7 @@ pub const HANG_LIMIT: Duration = Duration::from_mins(5);
 /// Longest pause between two polls, each of which may query several servers.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Polls for a result, or panics with the reason of the last failure.
+/// Polls for a result, or panics with the last failure's reason.
 pub fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let deadline = Instant::now() + HANG_LIMIT;
     let mut pause = Duration::from_millis(1);

@@ -50,6 +50,6 @@ pub(crate) trait Product: Debug + Send + Sync {
     /// The program that runs SQL from its input, and prints bare values.
     fn client(&self, addr: SocketAddr, database: &str) -> Command;
 
-    /// Removes what a killed server leaves outside of its directory.
+    /// Removes a killed server's remains outside of its directory.
     fn tidy(&self, _dir: &Path) {}
 }

@@ -31,7 +31,7 @@ pub struct ProxyStats {
     pub live: usize,
     /// Forwarded requests whose reply was dropped together with the connection.
     pub dropped_replies: usize,
-    /// Requests that a connection of their own forwards now or later, without a reply yet.
+    /// Requests that their own connection forwards, without a reply yet.
     pub waiting_copies: usize,
     /// Such requests that have a reply.
     pub answered_copies: usize,
@@ -49,7 +49,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Pumps decide under the lock whether to forward, so that switches take effect immediately.
+/// Pumps decide under the lock whether to forward: switches act immediately.
 #[derive(Debug, Default)]
 struct State {
     links: HashMap<usize, Link>,
@@ -71,7 +71,7 @@ struct State {
 struct Link {
     client: TcpStream,
     peer: IpAddr,
-    /// What the client sent last.
+    /// The client's last request.
     last: Vec<u8>,
     /// Its next reply is to be dropped.
     doomed: bool,
@@ -129,7 +129,7 @@ impl TcpProxy {
         self.addr
     }
 
-    /// The URL of a Redis behind the proxy, for its passwordless default user.
+    /// The URL of a Redis behind the proxy for its default user. It has no password.
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
@@ -144,13 +144,13 @@ impl TcpProxy {
         self.shared.cut(|_| true)
     }
 
-    /// Cuts the connections whose last request contains `bytes`, such as a running one.
+    /// Cuts the connections whose last request contains `bytes`.
     pub fn cut_those_with(&self, bytes: impl AsRef<[u8]>) -> usize {
         let bytes = bytes.as_ref();
         self.shared.cut(|link| contains(&link.last, bytes))
     }
 
-    /// Drops all data in both directions, on live and new connections, or stops that.
+    /// Drops all data on live and new connections, or stops that.
     ///
     /// A connection that lost bytes is cut when the hole closes, because its stream is corrupt.
     pub fn black_hole(&self, open: bool) {
@@ -185,8 +185,8 @@ impl TcpProxy {
         self.shared.cut(|link| link.torn);
     }
 
-    /// Forwards the next request, and cuts its connection in place of the reply: the server has executed it, and the
-    /// client cannot know. May be called several times in advance.
+    /// Forwards the next request, and cuts the connection before its reply: the server has executed it, and the client
+    /// cannot know. May be called several times in advance.
     pub fn drop_next_reply(&self) {
         self.drop_next_reply_to("");
     }
@@ -197,7 +197,7 @@ impl TcpProxy {
         self.lay(bytes, Fault::DropReply);
     }
 
-    /// Delays the reply to the next request with `bytes` by at least `delay`.
+    /// Delays the reply to the next request with `bytes` by `delay`.
     pub fn delay_next_reply_to(&self, bytes: impl AsRef<[u8]>, delay: Duration) {
         self.lay(bytes, Fault::DelayReply(delay));
     }

@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// Strings as they are, numbers in decimal, `(nil)`, `(error) …`, an array's elements in lines.
+/// The text of a reply: strings, decimal numbers, `(nil)`, `(error) …`, an array's elements in lines.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Role of a server among others, as far as its start needs it.
+//! Role of a server among others, as its start needs it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

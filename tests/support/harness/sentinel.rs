@@ -217,7 +217,7 @@ impl SentinelSetup {
         });
     }
 
-    /// Separates servers from all others and from all sentinels, not from each other. The group is built with
+    /// Separates servers from all other servers and sentinels, not from each other. The group is built with
     /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to them and may open new ones,
     /// at their own addresses and at the announced ones.
     pub fn isolate(&self, servers: &[&RedisServer], how: Partition) {
@@ -345,8 +345,8 @@ fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
     members.iter().filter(|member| member.is_awake())
 }
 
-/// Makes a sentinel poll and publish more often than by default, until it is restarted. It is supported from Redis 7
-/// on. Intervals of half a second suit a busy machine.
+/// Makes a sentinel poll and publish more often, until a restart. It is supported from Redis 7 on. Intervals of half a
+/// second suit a busy machine.
 fn hurry(sentinel: &RedisServer) {
     let settings = [
         // Also the pause between two attempts to connect.

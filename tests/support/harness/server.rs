@@ -40,7 +40,7 @@ pub(crate) enum Family {
     Group,
 }
 
-/// What is different about a server.
+/// The differences of a server.
 pub(crate) struct Description {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,

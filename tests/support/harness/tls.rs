@@ -17,7 +17,7 @@ pub(crate) struct TlsPort {
 }
 
 impl TlsPort {
-    /// Takes a port for a server with TLS, writes its files into `dir`, and extends `args`.
+    /// Takes a TLS port if there is one, and sets it up. Writes the files into `dir`, and extends `args`.
     pub(crate) fn take(
         builder: &RedisServerBuilder,
         dir: &Path,

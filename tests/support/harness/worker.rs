@@ -15,7 +15,7 @@ use crate::{FakeClock, HANG_LIMIT, poll};
 /// Number of lines of a worker's stderr that its panic shows.
 const LAST_LINES: usize = 6;
 
-/// A worker process that exchanges lines over stdin and stdout, killed on drop.
+/// A worker process that exchanges lines by stdin and stdout. It is killed on drop.
 ///
 /// Its stderr is copied to that of the test, and its end is in the panic of a worker that ends unexpectedly.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ fn read(
     lines
 }
 
-/// Whether a line is of a panic's backtrace, as in the copy of stderr.
+/// Whether a line belongs to a panic's backtrace in the stderr copy.
 fn is_of_backtrace(line: &str) -> bool {
     let line = line.trim_start();
     let frame = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -192,7 +192,7 @@ impl Worker {
             .fold(status, |words, line| words + "\n" + &line)
     }
 
-    /// Reads lines up to one with the prefix `start`, and returns its remainder.
+    /// Reads up to a line that begins with `start`. Returns its remainder.
     pub fn line_after(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(start) {

@@ -1,4 +1,4 @@
-//! What the shop needs of a database: tables, whole numbers in and out, transactions.
+//! A database for the shop: tables, whole numbers in and out, transactions.
 
 use std::future::Future;
 use std::str::FromStr as _;
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor as _, Pool, Row as _};
 
 use super::order::{ITEMS, STOCK};
 
-/// Bounds every wait of the shop: for a connection, for a locked file, for somebody who was quicker.
+/// Bounds every wait of the shop: for a connection, for a locked file, for a quicker transaction.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bounds the time without a server: the minute in which a killed one must be up again, and the wait that it began in.
 pub const OUTAGE: Duration = Duration::from_secs(80);

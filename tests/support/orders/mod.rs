@@ -1,4 +1,4 @@
-//! A shop in a database: what the tests of the order flow and its workers share.
+//! A shop in a database for the order flow's tests and workers.
 
 pub mod database;
 pub mod order;

@@ -11,7 +11,7 @@ pub const ITEMS: u64 = ORDERS / GROUP * ITEMS_OF_A_GROUP;
 /// The units of each item; less than its group wants.
 pub const STOCK: i64 = 20;
 
-/// The items of an order, one unit each, in the order of their taking.
+/// The items of an order, one unit each, as they are taken.
 pub fn items(number: u64) -> Vec<i64> {
     let mut seeded = Seeded::new(number);
     let first = number / GROUP * ITEMS_OF_A_GROUP;

@@ -34,7 +34,7 @@ pub fn proxied() -> (RedisServer, TcpProxy) {
     (server, proxy)
 }
 
-/// An engine that retries its store for as long as a busy machine takes.
+/// An engine whose retries outlast a busy machine's delays.
 pub fn persistent(engine: EngineBuilder) -> EngineBuilder {
     engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE)
 }

@@ -1,4 +1,4 @@
-//! What a call or a connection must have ended with.
+//! The required ends of calls and connections.
 
 use std::error::Error as StdError;
 use std::fmt::{Display, Write};
@@ -92,7 +92,7 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
 
 /// Panics unless the store refuses claims with this kind and message.
 pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
-    // What is sent first after a connection broke finds just that, and so does who asks at once.
+    // The first request after a break finds the broken connection, and so do concurrent ones.
     let mut heard = Vec::new();
     let began = Instant::now();
     while began.elapsed() < HANG_LIMIT {

@@ -1,4 +1,4 @@
-//! The fingerprint: what it lists, what it cannot compare, and what is left without one.
+//! The fingerprint: its list, incomparable values, and calls without one.
 
 #![allow(unused)]
 

@@ -1,4 +1,4 @@
-//! `on_cancel = finish`, beside what the body borrows.
+//! `on_cancel = finish`, beside borrows of the body.
 
 #![allow(unused)]
 

@@ -1,4 +1,4 @@
-//! Items that are no `async fn`, answers and errors without a stored form.
+//! Items that are no `async fn`, and values without a stored form.
 
 #![allow(unused)]
 

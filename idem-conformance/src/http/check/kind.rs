@@ -7,7 +7,7 @@ use super::super::response::ServerResponse;
 use super::super::result::{Checked, ELSEWHERE, RowResult, need};
 use super::super::tester::Tester;
 
-/// An operation by what it answers.
+/// An operation by its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum AnswerKind {
     /// 2xx.

@@ -64,7 +64,7 @@ fn is_required(terms: &Value) -> Checked<bool> {
     }
 }
 
-/// The challenged request runs with a payment, and its repeat gets its answer.
+/// The challenged request runs with a payment; its repeat gets its answer.
 pub(super) async fn pays_after_challenge(tester: &Tester<'_>) -> Checked {
     let asked = tester.usual();
     challenge(tester, &asked).await?;
@@ -72,7 +72,7 @@ pub(super) async fn pays_after_challenge(tester: &Tester<'_>) -> Checked {
     same(&paid, &tester.send(&asked).await?)
 }
 
-/// A payment without an identifier is refused by a server that requires one. Another server executes it.
+/// A server that requires an identifier refuses a payment without one. Another server executes it.
 pub(super) async fn requires(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
     let terms = challenge(tester, &tester.usual()).await?;
     if !is_required(&terms)? {

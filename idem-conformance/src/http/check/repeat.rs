@@ -37,7 +37,7 @@ pub(super) fn unmarked(answer: &ServerResponse) -> Checked {
     Ok(())
 }
 
-/// Whether the second request was executed too, as far as clients can see.
+/// Whether the second request was executed, as far as clients can see.
 fn ran_again(
     first: &ServerResponse,
     second: &ServerResponse,
@@ -173,7 +173,7 @@ pub(super) async fn optional(tester: &Tester<'_>) -> Checked {
     both_run(tester, &asked, &asked).await.map(drop)
 }
 
-/// A request with another key is another one in spite of equal bodies.
+/// A request with another key is another one, though bodies are equal.
 pub(super) async fn other_key(tester: &Tester<'_>) -> Checked {
     let asked = tester.usual();
     let mut other = asked.clone();
@@ -234,7 +234,7 @@ pub(super) async fn echoes(tester: &Tester<'_>) -> Checked {
     Ok(())
 }
 
-/// A first request is executed, and its answer is not marked as replayed.
+/// A first request is executed; its answer is not marked as replayed.
 pub(super) async fn accepts(tester: &Tester<'_>, case: KeyCase, operation: &Operation) -> Checked {
     let effects = tester.effects().await?;
     unmarked(&tester.succeeds(&tester.asked_with(operation, case)).await?)?;
@@ -249,7 +249,7 @@ pub(super) async fn refuses(tester: &Tester<'_>, case: KeyCase, refusal: &Refusa
     effects.are(0).await
 }
 
-/// While the store of the keys is unreachable, requests are refused and not executed.
+/// While the keys' store is unreachable, requests are refused, not executed.
 pub(super) async fn refuses_in_outage(tester: &Tester<'_>, refusal: &RefusalShape) -> Checked {
     let outage = tester.target.outage.as_ref();
     let outage = need(outage, "a store that can be made unreachable (`outage`)")?;

@@ -8,7 +8,7 @@ use super::super::result::{Checked, failed, need};
 use super::super::tester::{Asked, Tester};
 use super::repeat::same;
 
-/// The answers to two requests, of which the second arrives while the first runs.
+/// The answers to two requests: the second arrives while the first runs.
 async fn two(tester: &Tester<'_>) -> Checked<(Asked, ServerResponse, ServerResponse)> {
     let slow = tester.target.slow.as_ref();
     let slow = need(slow, "an operation that takes a few seconds (`slow`)")?;

@@ -1,7 +1,7 @@
 //! Two layers, explored: one key, its callers in processes of their own, a durable store that decides with the
-//! transitions themselves, and a fast one that goes down and comes back empty or old while copies are on their
-//! way to it. What a call may take from a copy, and which copy replaces which, is decided by the code that
-//! runs. Each step is atomic; other steps may come between two of them.
+//! transitions themselves, and a fast one that goes down and comes back empty or old while copies are on their way to
+//! it. The running code decides about a call's use of a copy, and about the replacement of copies. Each step is atomic;
+//! other steps may come between two of them.
 
 mod promise;
 mod step;
@@ -33,7 +33,7 @@ enum Flaw {
     ResetsDoNotWait,
     /// A reset begins an epoch at its end, and closes none before.
     ResetsCloseNothing,
-    /// The epoch is read at the making of a copy, not before the record is read.
+    /// The epoch is read at a copy's making, not before its record.
     PlacesAreTakenLate,
 }
 
@@ -71,7 +71,7 @@ struct Scenario {
     flaw: Flaw,
 }
 
-/// A scenario by its name, its number of callers, and the limits of events.
+/// A scenario by name, number of callers, and limits of events.
 macro_rules! scenarios {
     ($($scenario:ident $name:literal $callers:literal [$($fault:ident $times:literal),*];)*) => {
         $(const $scenario: Scenario = Scenario {

@@ -3,7 +3,7 @@
 /// A promise of two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Promise {
-    /// All callers that receive an answer receive the same one, until a reset.
+    /// All callers that receive an answer receive the same, until a reset.
     EqualAnswers,
     /// No body starts after a caller received an answer without a reset.
     AnswersEndIt,

@@ -368,7 +368,7 @@ impl World {
         self.callers[usize::from(number)].phase = phase;
     }
 
-    /// Sends a copy of the stored record, if it is to be copied.
+    /// Sends a copy of the stored record, if one is needed.
     fn copy(&mut self, number: u8, stored: Option<Kept>, flaw: Flaw) {
         if let Some(stored) = stored.filter(|stored| hands_out(stored, flaw)) {
             self.write(number, stored, flaw);

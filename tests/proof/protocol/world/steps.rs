@@ -1,4 +1,4 @@
-//! The steps of a body: which of them run, what is recorded of them, and what was promised of them.
+//! The steps of a body: their runs, their records, and the promises about them.
 
 use super::{Message, StepFacts, World};
 use crate::caller::{Caller, Phase, Then, part, value};
@@ -121,7 +121,7 @@ impl World {
         self.enter(caller, Phase::Recording(step, Then::Next));
     }
 
-    /// The body goes on with its next step without an acknowledgement of this one.
+    /// The body goes on with its next step without an acknowledgement.
     fn step_goes_on(&mut self, scenario: &Scenario, caller: u8) {
         let Phase::Recording(step, Then::Next) = self.callers[usize::from(caller)].phase else {
             unreachable!("nothing is being recorded")
@@ -160,7 +160,7 @@ impl World {
     ) {
         let asking = &mut self.callers[usize::from(caller)];
         if reply == Reply::Lost {
-            // The body ends with the error of its step. What was not recorded is not sent again.
+            // The body ends with the error of its step. Unrecorded entries are not sent again.
             asking.forget_steps();
             return self.end(caller, Fate::ReleaseBound);
         }

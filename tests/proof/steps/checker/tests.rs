@@ -110,7 +110,7 @@ const PARTS: [(&str, &str); 11] = [
     // Of two bodies, of which the second takes over.
     ("TAKEN", "at 30, call 2, grant 2 until 60, start 2 2"),
     ("BOTH", "ANSWER, end 1 Value, return 1 Value 2"),
-    // Of a body that fails, and of one that continues.
+    // The attempts of a body that fails, and of its continuation.
     (
         "FAILS",
         "end 1 System, release 1, return 1 Failed, call 2, grant 2 until 30, start 2 2",
@@ -123,7 +123,7 @@ const PARTS: [(&str, &str); 11] = [
         "AGAIN-1",
         "step-start 2 1 2, step-effect 2 1, step-stored 1, step-got 2 1 2",
     ),
-    // The owner that reconciled is the one that runs.
+    // The owner that reconciled is also the runner.
     ("RUNS", "grant 3 until 30 to 2, start 2 3, ANSWER"),
     ("CLAIM", "call 1, grant 1 until 30, start 1 1"),
     ("ANSWER", "end 2 Value, store Value, return 2 Value 2"),

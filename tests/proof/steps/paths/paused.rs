@@ -1,4 +1,4 @@
-//! The first process is paused beyond its lease, and another takes its key over.
+//! The first process is paused beyond its lease and overtaken.
 
 use idem_runtime::OnLeaseLost;
 

@@ -19,7 +19,7 @@ async fn vanishes(s: &Simulation, call: Call<'_>, step: u8) {
     s.pass(LEASE);
 }
 
-/// A call whose second step fails, and a call that gets the first step's result.
+/// A call whose second step fails, and a replay of the first.
 fn fails(
     name: &'static str,
     ends: &'static [&'static str],

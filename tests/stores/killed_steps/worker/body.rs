@@ -1,4 +1,4 @@
-//! The bodies: five steps one after the other, 28 at once, and one that writes a row.
+//! The bodies: five steps one after the other, 28 at once, and a step that writes a row.
 
 use std::fmt::Write as _;
 use std::io;
@@ -80,7 +80,7 @@ enum Manner {
     Asked,
 }
 
-/// What the steps of a call share.
+/// The common part of a call's steps.
 struct Steps<'a> {
     call: &'a Call,
     ledger: &'a Ledger,
@@ -124,7 +124,7 @@ impl Body {
 type Results = Vec<(String, Result<u64, Failure>)>;
 
 impl Steps<'_> {
-    /// After a refusal the body goes on, to show that no later step starts.
+    /// After a refusal the body goes on: no later step may start.
     async fn five(&self) -> Results {
         let mut results = Results::new();
         for (name, manner) in [
@@ -226,7 +226,7 @@ impl Steps<'_> {
         (number, result)
     }
 
-    /// A step, with the point of each of its awaits. `current`: what the gates of the store call it.
+    /// A step, with the point of each of its awaits. `current`: its name at the gates of the store.
     async fn step(
         &self,
         name: &str,
@@ -284,7 +284,7 @@ impl Steps<'_> {
     }
 }
 
-/// Prints what a step has returned.
+/// Prints a step's result.
 fn said(key: &str, name: &str, ran: bool, result: &Result<u64, Failure>) {
     let how = if ran { "kept" } else { "read" };
     match result {

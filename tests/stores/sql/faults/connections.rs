@@ -39,7 +39,7 @@ async fn a_server_without_connections_left_is_reported<B: Server>() {
     open::<B>(&url).await;
 }
 
-/// Each body holds one of the pool's two connections, and all run concurrently.
+/// Each running body holds one of the pool's two connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_applications_pool_may_run_dry() {
     let test_database = TestDatabase::new::<Postgres>();
@@ -95,7 +95,7 @@ async fn abandoned_claims_leave_no_backend_that_waits() {
     tx.rollback().await.unwrap();
 }
 
-/// As with a prepared statement that this session alone has and cannot execute.
+/// As with a prepared statement of this session that is broken.
 #[tokio::test]
 async fn a_session_in_which_statements_fail_is_replaced() {
     let (test_database, store) = opened::<Postgres>().await;

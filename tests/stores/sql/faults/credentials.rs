@@ -61,7 +61,7 @@ fn by_tokio_postgres(url: &str) -> SqlStoreBuilder<Postgres> {
     SqlStore::builder(config)
 }
 
-/// Without the provider, the server refuses new connections until the process is restarted.
+/// Without the provider, the server refuses new connections until a restart.
 async fn assert_refuses_no_call<B: Server>(source: Source<B>) {
     let (server, secret, store) = with_secret(source).await;
     let fixture = Fixture::on(&store);
@@ -106,7 +106,7 @@ async fn assert_waits_for_a_password<B: Server>(source: Source<B>) {
     };
     let (answer, ()) = tokio::join!(waits, changes);
     answer.unwrap();
-    // The first connection finds a wrong password, and not one that changes.
+    // The first connection finds a wrong password, not a changing one.
     let wrong =
         || async { Ok::<_, std::io::Error>(Credentials::new("password-marker").user("app")) };
     let store = builder(source, &server, wrong).connect().await;

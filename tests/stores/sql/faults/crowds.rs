@@ -25,8 +25,8 @@ const CROWD: u64 = 150;
 /// A request of a store.
 pub(crate) type Request<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// A store with one connection for claims and one for endings, where nearly all requests wait; and that has seen so
-/// many new keys that it inserts without a read first.
+/// A store with two connections, for claims and endings: most requests wait; and that has seen so many new keys that it
+/// inserts without a read first.
 pub(crate) async fn narrow<B: Database>(test_database: &TestDatabase) -> SqlStore<B> {
     let store = open_with::<B>(&test_database.url, |store| store.connections(2)).await;
     let claims = (1_000..1_200).map(|number| claiming(&store, &elsewhere(number), Owner::random()));
@@ -85,7 +85,7 @@ pub(crate) async fn replies<T: Send + 'static>(
     replies
 }
 
-/// Sends one claim per key while another connection holds the file, if any.
+/// Sends one claim per key while another connection holds a file.
 pub(crate) async fn claim_all<B: Database>(
     test_database: &TestDatabase,
     store: &SqlStore<B>,
@@ -99,7 +99,7 @@ pub(crate) async fn claim_all<B: Database>(
     replies(claims).await
 }
 
-/// Without it, the store's thread may reply to a write before the next one.
+/// Without it, the thread may reply to a write before the next.
 pub(crate) async fn hold_file<B: Database>(test_database: &TestDatabase) -> Option<B::Conn> {
     if B::shared().is_some() {
         return None;
@@ -162,7 +162,7 @@ async fn each_request_gets_its_own_outcome<B: Database>() {
     }
 }
 
-/// Callers that leave before the first reply, and after it, when a statement for many has begun.
+/// Callers that leave before the first reply, and after it. Then a statement for many has begun.
 async fn a_caller_that_is_dropped_cancels_no_other<B: Database>() {
     let test_database = TestDatabase::new::<B>();
     let store = narrow::<B>(&test_database).await;

@@ -30,7 +30,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture with a lease of a minute, where duplicates of running calls wait. Its deadlines suit a busy machine.
+    /// A fixture with a lease of a minute. Duplicates of running calls wait. Its deadlines suit a busy machine.
     pub(crate) fn on<B: Backend>(store: &SqlStore<B>) -> Self {
         Self::with(store, |engine| engine)
     }
@@ -144,7 +144,7 @@ pub(crate) async fn claim_of<B: Backend>(
         .await
 }
 
-/// Panics unless the error has this kind, all these parts and nothing confidential.
+/// Panics unless the error is of this kind, complete and not confidential.
 #[track_caller]
 pub(crate) fn assert_says<T: std::fmt::Debug>(
     outcome: Result<T, StoreError>,

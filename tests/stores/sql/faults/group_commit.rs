@@ -71,7 +71,7 @@ async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
     assert!(is_granted(&more), "{more:?}");
 }
 
-/// A claim that was sent alone, and whose caller polls for no reply.
+/// A claim that was sent alone, without polls for its reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stalls_delays_no_other() {
     let test_database = TestDatabase::new::<Sqlite>();

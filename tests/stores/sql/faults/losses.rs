@@ -42,7 +42,7 @@ enum Loss {
     Nothing,
     /// All of them are closed before the request.
     Closed,
-    /// The connection is closed in place of the reply to an executed request.
+    /// The connection is closed in place of an executed request's reply.
     Reply,
     /// All of them are silent, and the server gets no request.
     Forgotten,

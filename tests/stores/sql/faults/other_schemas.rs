@@ -1,4 +1,4 @@
-//! Connections of the application whose tables are in another schema than the store's.
+//! Connections whose tables are in another schema than the store's.
 
 use std::str::FromStr as _;
 

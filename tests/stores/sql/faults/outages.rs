@@ -1,4 +1,4 @@
-//! A server that is absent, or lost in the middle of a call.
+//! A server that is absent, or lost during a call.
 
 use idem_runtime::OnRunning;
 use idem_runtime::store::sql::MySqlStore;

@@ -90,7 +90,7 @@ impl<C: Client<Database = Postgres>> Application<C> {
         call.run(body).await
     }
 
-    /// What the callers of this number are told.
+    /// The answers to callers of this number.
     async fn told(&self, number: usize) -> [String; 3] {
         let paid = self.fixture.pay(&number.to_string()).await.unwrap();
         let ordered = self.in_tx(number).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_session_with_the_statements_of_another_process_is_refused() {
     assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
 }
 
-/// Each session knows some of the names. What is refused was not executed, and a call that tries again runs once.
+/// Each session knows some of the names. A refused statement was not executed, and a repeated call runs once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_a_session_does_not_know_is_refused() {
     let server = PostgresServer::start();

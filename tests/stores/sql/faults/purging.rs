@@ -115,7 +115,7 @@ async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Database>() {
     until("it is well", || task.error().is_none()).await;
 }
 
-/// Its claim of the purge is not released, as after its process's death.
+/// Its claim of the purge is not released, like a dead process's.
 async fn a_dropped_purge_ends_and_is_followed<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(100, EXPIRED)).await;

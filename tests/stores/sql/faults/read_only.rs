@@ -81,7 +81,7 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
     others.pay("more").await.unwrap();
 }
 
-/// A claim is refused, a replay needs no lock, an answer is stored later.
+/// A claim is refused, a replay unlocked, an answer stored later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_stays_locked_is_reported() {
     let (test_database, store) = opened::<Sqlite>().await;

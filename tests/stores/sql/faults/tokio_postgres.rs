@@ -25,7 +25,7 @@ fn bb8_of_one(server: &PostgresServer) -> bb8::Pool<PostgresConnectionManager<No
     bb8::Pool::builder().max_size(1).build_unchecked(manager)
 }
 
-/// Otherwise bodies with the pool's connections and the store would wait for each other.
+/// Otherwise the store and bodies with connections wait for each other.
 #[tokio::test]
 async fn a_store_of_a_pool_takes_none_of_its_connections() {
     let server = PostgresServer::start();
@@ -161,7 +161,7 @@ async fn a_statement_with_a_name_is_prepared_once() {
     }
 }
 
-/// The server refuses a prepared statement whose columns have changed their type (0A000).
+/// The server refuses prepared statements whose columns changed their type (0A000).
 #[tokio::test]
 async fn a_store_goes_on_after_a_change_of_its_table() {
     const STALE: &str = "cached plan must not change result type";
@@ -210,7 +210,7 @@ async fn a_store_goes_on_after_a_change_of_its_table() {
     assert_eq!(refusals, [1, 2, 2]);
 }
 
-/// A connection that the store gives up has its own task, which would wait for a silent server.
+/// An abandoned connection has its own task. It would wait for a silent server.
 #[tokio::test]
 async fn a_connection_without_a_reply_is_closed() {
     let server = PostgresServer::start();

@@ -24,7 +24,7 @@ enum Breach {
     RowsUnreadable,
 }
 
-/// A session of SQLite with one breach, and the calls that change its transaction or state.
+/// A session of SQLite with one breach, and its further calls.
 struct BreakingSession {
     conn: SqliteConnection,
     breach: Breach,
@@ -169,7 +169,7 @@ impl SqlClient for BreakingClient {
     }
 }
 
-/// Each breach, the end of its call's body, the runs of that, and the session's calls.
+/// Each breach, its body's end and runs, and the session's calls.
 const BREACHES: [(Breach, End, u32, &[&str]); 4] = [
     (
         Breach::BeginUncounted,

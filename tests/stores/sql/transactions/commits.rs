@@ -1,4 +1,4 @@
-//! Connections that break at each moment of a call, and commits that fail.
+//! Connections that break at each moment, and commits that fail.
 
 use idem_harness::TcpProxy;
 
@@ -24,7 +24,7 @@ mod deferred {
     on!(postgres Postgres: a_commit_that_is_refused_leaves_nothing);
 }
 
-/// A moment, and what the server has done.
+/// A moment, and the server's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// The server has executed the claim.
@@ -40,7 +40,7 @@ enum Moment {
     CommitReply,
 }
 
-/// Each moment, the refusals in a caller's and in idem's transaction, and whether the order is kept.
+/// Each moment, the refusals in both transactions, and the order's fate.
 const MOMENTS: [(Moment, Option<ErrorKind>, Option<ErrorKind>, bool); 6] = [
     (Moment::ClaimReply, ABORTED, ABORTED, false),
     (Moment::Body, ABORTED, ABORTED, false),
@@ -93,7 +93,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
         }
     }
 
-    /// A call of this key, whose body breaks the connection at a moment.
+    /// A call of this key, whose body breaks the connection.
     async fn call<T: SqlTransaction + Sql>(
         &self,
         tx: &mut T,
@@ -113,7 +113,7 @@ impl<C: Client<Database: Server>> Breaking<C> {
         call.await.expect("it ends")
     }
 
-    /// Checks the rest of a call with a broken connection, and its repeat on another one.
+    /// Checks the rest of a broken call, and its repeat elsewhere.
     async fn assert_left(&self, key: &str, (answer, run): (Answer, u32), expected: &Expected) {
         let (kind, kept) = expected;
         match kind {

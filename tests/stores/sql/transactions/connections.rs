@@ -1,4 +1,4 @@
-//! Savepoints of the caller, foreign connections, and transactions that idem must not leave open.
+//! Savepoints of the caller, foreign connections, transactions that must not stay open.
 
 use idem_consumers::TxPool as _;
 use idem_runtime::store::memory::MemoryStore;

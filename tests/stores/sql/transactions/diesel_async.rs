@@ -56,7 +56,7 @@ on_both!(
     calls_keep_no_statement_of_their_own,
 );
 
-/// A call on this connection that makes an order named by the key.
+/// A call on this connection that makes the key's order.
 async fn ordered_on<C: Diesel>(
     fixture: &Fixture<C>,
     conn: &mut C::Connection,
@@ -187,7 +187,7 @@ async fn calls_keep_no_statement_of_their_own<C: Diesel>() {
     assert_eq!(kept[1], kept[2], "{kept:?}");
 }
 
-/// The client gives the reply to the caller's dropped message to the next one.
+/// The client gives the reply of a dropped message to the next.
 #[tokio::test]
 async fn a_connection_out_of_step_is_refused() {
     let fixture = Fixture::<DieselMySqlClient>::new().await;
@@ -245,7 +245,7 @@ async fn a_commit_is_not_acknowledged_by_the_reply_to_another_message() {
     }
 }
 
-/// The server replies to the commit of an aborted transaction with a rollback, not an error.
+/// The server answers an aborted transaction's commit with a rollback, without error.
 #[tokio::test]
 async fn a_commit_in_an_aborted_transaction_fails() {
     let fixture = Fixture::<DieselPostgresClient>::new().await;
@@ -325,7 +325,7 @@ pools! {
 
 type Insert<C> = for<'c> fn(&'c mut C) -> TxFuture<'c, Result<(), OrderError>>;
 
-/// A failure and two deliveries of a message, on connections of one pool.
+/// A failure and two deliveries of a message, on one pool.
 async fn consumed<D: Backend, P>(place: &TestDatabase, pool: P, insert: Insert<P::Handle>)
 where
     P: TxPool + Clone,

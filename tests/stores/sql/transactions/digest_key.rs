@@ -53,7 +53,7 @@ async fn an_answer_from_before_the_secret_was_changed_is_replayed<D: Database>()
     assert_eq!(fixture.events.count("formerdigestkey"), 3);
 }
 
-/// During the transaction, an unfinished record that it took over could expire elsewhere.
+/// During the transaction, a taken-over record could expire elsewhere.
 async fn an_unfinished_record_from_before_is_not_taken_over<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let [before, during, _] = changed(&fixture);

@@ -10,8 +10,8 @@ mod other_clients {
     on_each_other_client!(a_dropped_call_leaves_all_or_nothing);
 }
 
-/// A commit after it keeps an answer that the caller lacks, and a repeat runs no second body; no reply to a message of
-/// the dropped call reaches a later one.
+/// A later commit keeps an answer that its caller lacks; no second body runs; no reply to a message of the dropped call
+/// reaches a later one.
 async fn a_dropped_call_leaves_all_or_nothing<C: Client>() {
     let fixture = Fixture::<C>::new().await;
     for ended in [Ended::Commit, Ended::Rollback, Ended::Drop] {
@@ -68,7 +68,7 @@ async fn a_dropped_call_leaves_all_or_nothing<C: Client>() {
     }
 }
 
-/// The answer of a call, unless it is dropped after this many polls.
+/// The answer of a call, unless dropped after this many polls.
 async fn dropped_after<C: Client>(
     fixture: &Fixture<C>,
     tx: &mut C::Tx<'_>,

@@ -51,8 +51,8 @@ pub(crate) async fn assert_usable<D: Database>(
     insert::<D>(&mut other, "free").await.done();
 }
 
-/// With each end of the body: nothing of it is acknowledged, in a transaction of the caller and in one of idem. `commits`:
-/// the end of the transaction commits what was written before.
+/// With each end of the body: nothing of it is acknowledged, in a transaction of the caller and in one of idem.
+/// `commits`: the end of the transaction commits earlier writes.
 async fn assert_none_is_acknowledged<D: Database>(
     what: &str,
     commits: bool,

@@ -196,7 +196,7 @@ impl<C: Client> Fixture<C> {
         numbers
     }
 
-    /// A call whose body makes an order named by the key, and its end. `None` after a panic or a drop.
+    /// A call whose body makes the key's order, and its end. `None` after a panic or a drop.
     pub(crate) async fn call_that_ends<T: SqlTransaction, S: Sql>(
         &self,
         tx: &mut T,
@@ -270,7 +270,7 @@ impl<D: Database> Fixture<D> {
         ordered(self, self.order(), tx, "mine").await
     }
 
-    /// A call of another key, which makes an order named by the key.
+    /// A call of another key, which makes that key's order.
     pub(crate) async fn ordered_as(&self, key: &str, tx: &mut D::Tx) -> Answer {
         ordered(self, self.call(key), tx, key).await
     }
@@ -286,7 +286,7 @@ impl<D: Database> Fixture<D> {
         answer
     }
 
-    /// The call of this key in its own transaction, with an order named by it.
+    /// The call of this key in its own transaction, with its order.
     pub(crate) async fn committed_as(&self, key: &str) -> Answer {
         let mut tx = self.begin().await;
         let answer = self.ordered_as(key, &mut tx).await;

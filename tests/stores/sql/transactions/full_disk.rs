@@ -17,7 +17,7 @@ const STATEMENTS: [(&str, &str, u32, i64); 3] = [
     ("UPDATE", "idem_records", 1, 0),
 ];
 
-/// A trigger that fails like a full disk for an order named `mine`.
+/// A trigger that fails like a full disk for the order `mine`.
 fn trigger<D: Server>(event: &str, table: &str) -> String {
     let condition = if table == "orders" {
         "NEW.name = 'mine'"

@@ -1,4 +1,4 @@
-//! The remains of a call, by the ends of its body and transaction.
+//! The remains of a call, by the ends of body and transaction.
 
 use super::prelude::*;
 
@@ -29,7 +29,7 @@ const UNKNOWN: Left = (0, Some(EntryState::Unknown));
 /// The record of a dropped body, which prevents another body.
 const HALF: Left = (1, Some(EntryState::Unknown));
 
-/// Each end, its event, the rows that a commit of the caller keeps, and the remains in the call's own transaction.
+/// Each end, its event, a commit's rows, and its own transaction's remains.
 const ENDS: [(End, &str, Left, Left); 7] = [
     (End::Value, "completed value", VALUE, VALUE),
     (End::Business, "completed error", ERROR, ERROR),
@@ -109,7 +109,7 @@ async fn each_end_in_a_transaction_of_the_caller<C: Client>() {
             assert_left(case, &fixture, case, left).await;
             let added = fixture.orders("around").await - around;
             assert_eq!(added, if commits { 2 } else { 0 }, "{case}");
-            // Another transaction finds what is left.
+            // Another transaction finds the remains.
             let runs = fixture.runs.count();
             let first = if left == committed {
                 reply

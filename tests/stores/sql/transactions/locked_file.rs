@@ -51,7 +51,7 @@ async fn timed<F: Future>(clock: &ManualClock, call: F) -> (F::Output, Duration)
     (output, clock.now().saturating_sub(start))
 }
 
-/// Awaits a call that pauses until `then` has happened, for one pause at most.
+/// Awaits a call that pauses until `then` has happened. It waits for one pause at most.
 async fn after<T: Debug>(
     clock: &ManualClock,
     call: impl Future<Output = T>,
@@ -108,7 +108,7 @@ async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     }
 }
 
-/// What the transaction that holds the lock has done.
+/// The act of the transaction that holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Writer {
     Row,
@@ -210,7 +210,7 @@ async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     D::rollback(tx).await.done();
 }
 
-/// Polls this many times, once per wake, and awaits the next wake or a pause. Returns whether it is still under way.
+/// Polls this many times, once per wake or pause. Returns whether it is still under way.
 async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: usize) -> bool {
     let mut left = times;
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! What only `mysql_async` does: abandoned messages, unread results, options of a pool.
+//! Peculiarities of `mysql_async`: abandoned messages, unread results, options of a pool.
 
 use std::error::Error as _;
 use std::pin::pin;
@@ -29,7 +29,7 @@ async fn begin(pool: &Pool) -> Transaction<'static> {
     begun.expect("the server is up")
 }
 
-/// The client would give the reply to the next message of any user.
+/// The client would give the reply to any user's next message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_with_an_abandoned_claim_is_closed() {
     let shop = Shop::new().await;
@@ -78,7 +78,7 @@ async fn a_connection_with_an_abandoned_message_of_idem_is_closed() {
     assert_eq!(shop.kept("mine").await, (0, 0));
 }
 
-/// A dropped message of the caller, before a call or in its body.
+/// A dropped message of the caller, before or in a body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abandoned_message_of_the_caller_refuses_a_call() {
     let shop = Shop::new().await;
@@ -280,7 +280,7 @@ async fn either_number_of_changed_rows_is_right() {
             tx.commit().await.unwrap();
             assert_eq!(shop.orders(key).await, kept, "{key}");
         }
-        // One that has ended its transaction: its record is gone, and nothing counts.
+        // A call that has ended its transaction: its record is gone, and nothing counts.
         let mut tx = conn.start_transaction(TxOpts::default()).await.unwrap();
         let call = shop.call(&format!("{key} ended")).in_tx(&mut tx);
         let ended = call.run(async |tx: &mut Transaction<'_>, _| {
@@ -291,7 +291,7 @@ async fn either_number_of_changed_rows_is_right() {
     }
 }
 
-/// The store's own connections have the pool's options, and never wait for it.
+/// The store's own connections have the pool's options, and never await it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_takes_the_options_of_a_pool_and_none_of_its_connections() {
     let shop = Shop::new().await;

@@ -7,7 +7,7 @@ use super::prelude::*;
 
 on_each_database!(the_lives_of_a_record, the_first_caller_gets_what_is_stored,);
 
-/// Value and kept error have separate lives, a value may choose one, and a cool-down ends.
+/// The lives of value and kept error, and a cool-down's end.
 async fn the_lives_of_a_record<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let forever = || fixture.call("forever").ttl(FOREVER).fingerprint("a book");
@@ -60,7 +60,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A call and a step that are committed with the caller's rows do not settle like others.
+/// A call and a step that are committed with the caller's rows. They settle unlike others.
 async fn the_first_caller_gets_what_is_stored<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     for number in [0, 1] {

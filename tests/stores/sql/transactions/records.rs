@@ -1,4 +1,4 @@
-//! Records left by calls with leases, and by calls in transactions for each other.
+//! Records of calls with leases and of calls in transactions, mutually met.
 
 use tokio::sync::Notify;
 

@@ -52,7 +52,7 @@ async fn before_idem_has_seen_the_connection() {
     }
 }
 
-/// From within, a nested transaction of sqlx looks like one without its outer one.
+/// From within, sqlx's nested transaction looks like one without its outer one.
 #[tokio::test]
 async fn within_two_transactions_of_sqlx() {
     let (fixture, pool) = shop().await;

@@ -278,8 +278,8 @@ async fn a_transaction_that_outlives_its_body_on_sqlite() {
     }
 }
 
-/// Dropped after each of its first polls, while another writer holds the file. A claim sets the time that a statement
-/// waits for one.
+/// Dropped after each first poll, while another writer holds the file. A claim sets the time that a statement waits for
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_claim_restores_the_connection_on_sqlite() {
     const POLLS: usize = 15;
@@ -299,7 +299,7 @@ async fn a_dropped_claim_restores_the_connection_on_sqlite() {
     }
 }
 
-/// What is logged, as text.
+/// The log as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

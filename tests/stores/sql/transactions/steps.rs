@@ -317,7 +317,7 @@ async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps<D: Databas
         attempt(Err(OrderError::TimedOut)).await,
         Err(OrderError::TimedOut)
     );
-    // The operator knows that nothing else happened than what was undone.
+    // The operator knows that nothing happened beside the undone work.
     let entry = fixture.order().entry().await.unwrap().unwrap();
     entry.reset().await.unwrap();
     let mut book = fixture.engine.entries().operation("orders.create/book");

@@ -1,4 +1,4 @@
-//! What a killed Postgres could leave behind: the process of a busy connection, and shared memory.
+//! Possible remains of a killed Postgres: the process of a busy connection, and shared memory.
 
 use std::fs;
 use std::process::Command;

@@ -39,7 +39,7 @@ fn main() {
     serve(&start());
 }
 
-/// Prints address and directory of the server, and pauses it at the first input line.
+/// Prints the server's address and directory, and pauses it at first input.
 fn serve(server: &Server) -> ! {
     say(&format!("addr {}", server.addr()));
     say(&format!("dir {}", server.dir().display()));
