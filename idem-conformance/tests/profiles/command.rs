@@ -58,67 +58,38 @@ async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run()
     let optional = Served::start(draft, Profile::draft(), &bare).await;
     let failing = optional.base.to_string();
     let caller = ["-H", "x-tenant: acme", "--other-header", "x-tenant: eve"];
-    let draft = |address, more: &[&'static str]| {
-        let arguments = [&["draft", address, "--operation", ORDER][..], &caller, more].concat();
-        arguments.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    let owned = |arguments: &[&str]| {
+        arguments
+            .iter()
+            .map(|it| (*it).to_owned())
+            .collect::<Vec<_>>()
     };
+    let draft = |address, more: &[&str]| {
+        owned(&[&["draft", address, "--operation", ORDER][..], &caller, more].concat())
+    };
+    let of = |table, operation| owned(&[table, &met, "--operation", operation]);
+    let total = ["--effects", "GET /total", "--effects-at", "/total"];
+    let slow = ["--slow", SLOW];
+    let one = ["--allow", "missing"];
+    let both = ["--allow", "missing", "--allow", "suite_missing"];
+    let second = ["--operation", "POST /nothing"];
+    let concurrent = "passed         2.6           must    concurrent";
     for (arguments, code, said) in [
         (draft(&met, &[]), 0, "0 failed"),
-        (
-            draft(&met, &["--effects", "GET /total", "--effects-at", "/total"]),
-            0,
-            "passed         suite: edge",
-        ),
-        (
-            draft(&met, &["--slow", SLOW]),
-            0,
-            "passed         2.6           must    concurrent",
-        ),
+        (draft(&met, &total), 0, "passed         suite: edge"),
+        (draft(&met, &slow), 0, concurrent),
         (draft(&met, &["--markdown"]), 0, "| 2.6 | should |"),
         (draft(&failing, &[]), 1, "got:      201"),
         (draft("http://127.0.0.1:1", &[]), 2, "got no response"),
         (draft("127.0.0.1:1", &[]), 2, "begins with `http://`"),
         (draft("ftp://127.0.0.1:1", &[]), 2, "begins with neither"),
-        (draft(&failing, &["--allow", "missing"]), 1, "FAILED"),
-        (
-            draft(
-                &failing,
-                &["--allow", "missing", "--allow", "suite_missing"],
-            ),
-            0,
-            "FAILED",
-        ),
+        (draft(&failing, &one), 1, "FAILED"),
+        (draft(&failing, &both), 0, "FAILED"),
+        (draft(&met, &second), 2, "error: the argument '--operation"),
         // The handler refuses it.
-        (
-            draft(&met, &["--operation", "POST /nothing"]),
-            2,
-            "error: the argument '--operation",
-        ),
-        (
-            vec![
-                "draft".into(),
-                met.clone(),
-                "--operation".into(),
-                "POST /nothing".into(),
-            ],
-            2,
-            "got 403",
-        ),
-        (
-            vec![
-                "rfc".into(),
-                met.clone(),
-                "--operation".into(),
-                ORDER.into(),
-            ],
-            2,
-            "`rfc` is none of draft",
-        ),
-        (
-            vec!["draft".into(), met, "--operation".into(), "/orders".into()],
-            2,
-            "is not a method and a path",
-        ),
+        (of("draft", "POST /nothing"), 2, "got 403"),
+        (of("rfc", ORDER), 2, "`rfc` is none of draft"),
+        (of("draft", "/orders"), 2, "is not a method and a path"),
     ] {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let (is, text) = run(&arguments).await;

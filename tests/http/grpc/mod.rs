@@ -1,6 +1,5 @@
 //! The layer for gRPC, around a server of tonic.
 
-mod books;
 mod compression;
 mod deadlines;
 mod payments;

@@ -227,16 +227,6 @@ impl Client {
         }
     }
 
-    /// A client that connects for a call, and again after a loss.
-    pub(crate) fn lazy(addr: SocketAddr) -> Self {
-        let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
-        let channel = endpoint.connect_lazy();
-        Self {
-            grpc: ClientGrpc::new(channel.clone()),
-            channel,
-        }
-    }
-
     /// Calls a method as a unary one.
     pub(crate) async fn call(&self, path: &'static str, order: Request<Order>) -> Charged {
         let mut grpc = self.grpc.clone();

@@ -26,6 +26,12 @@ type Expected = (Code, &'static str, bool, Option<Duration>);
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
+const KEY_MISSING: Expected = (Code::InvalidArgument, "KEY_MISSING", false, None);
+const KEY_INVALID: Expected = (Code::InvalidArgument, "KEY_INVALID", false, None);
+const KEY_REUSED: Expected = (Code::FailedPrecondition, "KEY_REUSED", false, None);
+const TOO_MANY: Expected = (Code::Unavailable, "TOO_MANY_RUNNING", true, SECOND);
+const UNAVAILABLE: Expected = (Code::Unavailable, "UNAVAILABLE", true, SECOND);
+
 fn order() -> Request<Order> {
     keyed(KEY, ITEM)
 }
@@ -98,53 +104,25 @@ type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
 /// Each is refused before a method runs, with its row's settings.
 #[tokio::test]
 async fn a_call_is_refused_by_code_reason_and_time() {
-    let invalid: Expected = (Code::InvalidArgument, "KEY_INVALID", false, None);
     let too_long = "k".repeat(256);
-    let cases: [(&str, Set, Request<Order>, Expected); 9] = [
-        (
-            "no key",
-            |it| it,
-            bare(ITEM),
-            (Code::InvalidArgument, "KEY_MISSING", false, None),
-        ),
-        (
-            "two keys",
-            |it| it,
-            with("idempotency-key", KEY, order()),
-            invalid,
-        ),
-        ("an empty key", |it| it, keyed("", ITEM), invalid),
-        ("a blank key", |it| it, keyed("\" \"", ITEM), invalid),
-        ("a list", |it| it, keyed("key-marker, b", ITEM), invalid),
-        (
-            "a key that is too long",
-            |it| it,
-            keyed(&too_long, ITEM),
-            invalid,
-        ),
-        (
-            "a key of another form",
-            |it| it.keys(KeyRules::default().accept(|key| key.len() == 36)),
-            order(),
-            invalid,
-        ),
-        (
-            "a message that is too long",
-            |it| it.max_body_bytes(10),
-            order(),
-            (Code::ResourceExhausted, "BODY_TOO_LARGE", false, None),
-        ),
-        (
-            "no quota",
-            |it| it.quota(|_, _| Err(Duration::from_secs(90))),
-            order(),
-            (
-                Code::ResourceExhausted,
-                "QUOTA_EXCEEDED",
-                true,
-                Some(Duration::from_secs(90)),
-            ),
-        ),
+    let two = with("idempotency-key", KEY, order());
+    let as_it_is: Set = |it| it;
+    let of_a_form: Set = |it| it.keys(KeyRules::default().accept(|key| key.len() == 36));
+    let short: Set = |it| it.max_body_bytes(10);
+    let too_large: Expected = (Code::ResourceExhausted, "BODY_TOO_LARGE", false, None);
+    let used_up: Set = |it| it.quota(|_, _| Err(Duration::from_secs(90)));
+    let later = Some(Duration::from_secs(90));
+    let exceeded: Expected = (Code::ResourceExhausted, "QUOTA_EXCEEDED", true, later);
+    let cases = [
+        ("no key", as_it_is, bare(ITEM), KEY_MISSING),
+        ("two keys", as_it_is, two, KEY_INVALID),
+        ("an empty key", as_it_is, keyed("", ITEM), KEY_INVALID),
+        ("a blank key", as_it_is, keyed("\" \"", ITEM), KEY_INVALID),
+        ("a list", as_it_is, keyed("a, b", ITEM), KEY_INVALID),
+        ("too long", as_it_is, keyed(&too_long, ITEM), KEY_INVALID),
+        ("of another form", of_a_form, order(), KEY_INVALID),
+        ("a long message", short, order(), too_large),
+        ("no quota", used_up, order(), exceeded),
     ];
     for (row, set, order, expected) in cases {
         let fixture = Fixture::new();
@@ -158,57 +136,29 @@ async fn a_call_is_refused_by_code_reason_and_time() {
 /// The settings, the items of earlier calls, and the refused one.
 #[tokio::test]
 async fn a_repeat_is_refused_by_code_reason_and_time() {
+    let repeated = Some(Duration::from_hours(24));
+    let repeated: Expected = (Code::AlreadyExists, "REQUEST_REPEATED", false, repeated);
+    let unknown = |is_retryable| (Code::Unknown, "OUTCOME_UNKNOWN", is_retryable, None);
     let exhausted: Expected = (Code::Unknown, "ATTEMPTS_EXHAUSTED", false, None);
-    let day = Duration::from_hours(24);
-    let cases: [(&str, Set, &str, &str, Expected); 6] = [
-        (
-            "another message",
-            |it| it,
-            "rum",
-            ITEM,
-            (Code::FailedPrecondition, "KEY_REUSED", false, None),
-        ),
-        (
-            "a refused repeat",
-            |it| it.on_duplicate(OnDuplicate::Reject),
-            ITEM,
-            ITEM,
-            (Code::AlreadyExists, "REQUEST_REPEATED", false, Some(day)),
-        ),
-        (
-            "an unknown outcome",
-            |it| it,
-            "fails",
-            "fails",
-            (Code::Unknown, "OUTCOME_UNKNOWN", false, None),
-        ),
-        (
-            "an unknown outcome, and a hook",
-            |it| {
-                it.reconcile(|_, _| async {
-                    Err::<idem_runtime::Reconciled<http::Response<Vec<u8>>>, _>("down")
-                })
-            },
-            "fails",
-            "fails",
-            (Code::Unknown, "OUTCOME_UNKNOWN", true, None),
-        ),
-        (
-            "no attempt",
-            |it| it.max_attempts(std::num::NonZeroU16::new(1)),
-            "is busy",
-            "is busy",
-            exhausted,
-        ),
-        (
-            "an answer that is too large",
-            |it| it.max_response_bytes(10),
-            ITEM,
-            ITEM,
-            (Code::DataLoss, "ANSWER_LOST", false, None),
-        ),
+    let lost: Expected = (Code::DataLoss, "ANSWER_LOST", false, None);
+    let as_it_is: Set = |it| it;
+    let rejects: Set = |it| it.on_duplicate(OnDuplicate::Reject);
+    let hooked: Set = |it| {
+        it.reconcile(|_, _| async {
+            Err::<idem_runtime::Reconciled<http::Response<Vec<u8>>>, _>("down")
+        })
+    };
+    let once: Set = |it| it.max_attempts(std::num::NonZeroU16::new(1));
+    let short: Set = |it| it.max_response_bytes(10);
+    let cases = [
+        ("another message", as_it_is, ["rum", ITEM], KEY_REUSED),
+        ("a refused repeat", rejects, [ITEM; 2], repeated),
+        ("unknown", as_it_is, ["fails"; 2], unknown(false)),
+        ("unknown, and a hook", hooked, ["fails"; 2], unknown(true)),
+        ("no attempt", once, ["is busy"; 2], exhausted),
+        ("a large answer", short, [ITEM; 2], lost),
     ];
-    for (row, set, first, again, expected) in cases {
+    for (row, set, [first, again], expected) in cases {
         let fixture = Fixture::new();
         let shop = Shop::open(Service::new().payments, layer(set(fixture.layer()))).await;
         let client = shop.client().await;
@@ -226,32 +176,16 @@ async fn a_repeat_is_refused_by_code_reason_and_time() {
 
 #[tokio::test]
 async fn a_call_is_refused_while_another_one_runs() {
-    let cases: [(&str, Set, &str, Expected); 3] = [
-        (
-            "with its key",
-            |it| it.on_running(OnRunning::Reject),
-            KEY,
-            (
-                Code::Unavailable,
-                "REQUEST_RUNNING",
-                true,
-                Some(Duration::from_secs(2)),
-            ),
-        ),
-        (
-            "of as many as may",
-            |it| it.max_running(1),
-            "other",
-            (Code::Unavailable, "TOO_MANY_RUNNING", true, SECOND),
-        ),
-        (
-            "of as many of its scope as may",
-            |it| it.max_running_per_scope(1),
-            "other",
-            (Code::Unavailable, "TOO_MANY_RUNNING", true, SECOND),
-        ),
-    ];
-    for (row, set, key, expected) in cases {
+    let soon = Some(Duration::from_secs(2));
+    let running: Expected = (Code::Unavailable, "REQUEST_RUNNING", true, soon);
+    let rejects: Set = |it| it.on_running(OnRunning::Reject);
+    let one: Set = |it| it.max_running(1);
+    let one_of_a_scope: Set = |it| it.max_running_per_scope(1);
+    for (row, set, key, expected) in [
+        ("with its key", rejects, KEY, running),
+        ("of as many as may", one, "other", TOO_MANY),
+        ("of its scope", one_of_a_scope, "other", TOO_MANY),
+    ] {
         let (fixture, service) = (Fixture::new(), Service::new());
         let shop = Shop::open(service.payments, layer(set(fixture.layer()))).await;
         let client = shop.client().await;
@@ -274,8 +208,7 @@ async fn a_call_is_refused_while_the_store_is_down() {
     let client = shop.client().await;
     store.fail(StoreOperation::Claim, [Fault::Refused]);
     let refused = client.charge(order()).await.unwrap_err();
-    let unavailable: Expected = (Code::Unavailable, "UNAVAILABLE", true, SECOND);
-    assert_refused(&refused, unavailable, "the store refuses");
+    assert_refused(&refused, UNAVAILABLE, "the store refuses");
     let instance = &refused.get_details_error_info().unwrap().metadata["instance"];
     assert!(instance.starts_with("urn:uuid:"), "{instance}");
     assert_eq!(shop.payments.runs(), 0);
@@ -283,7 +216,7 @@ async fn a_call_is_refused_while_the_store_is_down() {
     assert_eq!(client.charge(order()).await.unwrap().get_ref().number, 1);
     engine.shutdown(Duration::from_secs(1)).await.unwrap();
     let refused = client.charge(keyed("other", ITEM)).await.unwrap_err();
-    assert_refused(&refused, unavailable, "the engine is shut down");
+    assert_refused(&refused, UNAVAILABLE, "the engine is shut down");
 }
 
 #[tokio::test]
@@ -292,11 +225,8 @@ async fn a_setting_that_is_not_valid_is_an_error_of_the_server() {
     let http = fixture.layer().ttl(Duration::ZERO);
     let shop = Shop::open(Service::new().payments, layer(http)).await;
     let refused = shop.client().await.charge(order()).await.unwrap_err();
-    assert_refused(
-        &refused,
-        (Code::Internal, "MISCONFIGURED", false, None),
-        "no `ttl`",
-    );
+    let misconfigured: Expected = (Code::Internal, "MISCONFIGURED", false, None);
+    assert_refused(&refused, misconfigured, "no `ttl`");
 }
 
 /// Refused calls of clients that send everything, or stop half-way.
@@ -311,11 +241,8 @@ async fn a_body_that_does_not_arrive_is_refused_before_anything_is_claimed() {
     fixture.clock.sleeper_within(Duration::from_secs(30)).await;
     fixture.clock.advance(Duration::from_secs(30));
     let status = refused.await.unwrap().status();
-    assert_refused(
-        &status,
-        (Code::Unavailable, "BODY_TIMEOUT", true, None),
-        "no body",
-    );
+    let late: Expected = (Code::Unavailable, "BODY_TIMEOUT", true, None);
+    assert_refused(&status, late, "no body");
     assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
 }
 
@@ -344,11 +271,8 @@ async fn a_call_that_is_no_grpc_is_refused() {
         if is_grpc {
             assert_eq!(status.code(), Code::Ok, "{of_type}");
         } else {
-            assert_refused(
-                &status,
-                (Code::Unimplemented, "NOT_GRPC", false, None),
-                of_type,
-            );
+            let no_grpc: Expected = (Code::Unimplemented, "NOT_GRPC", false, None);
+            assert_refused(&status, no_grpc, of_type);
         }
         assert_eq!(
             shop.payments.runs() - runs,
@@ -362,20 +286,14 @@ async fn a_call_that_is_no_grpc_is_refused() {
 async fn a_method_that_is_not_listed_takes_no_key_unless_it_passes() {
     type SetGrpc = fn(GrpcLayer) -> GrpcLayer;
     let unlisted: Expected = (Code::InvalidArgument, "METHOD_NOT_LISTED", false, None);
+    let another_service: SetGrpc = |it| it.unary(["shop.v1.Orders"]);
+    let exempt: SetGrpc = |it| it.unary(["shop.v1.Payments"]).pass([CHARGE]);
     let cases: [(&str, SetGrpc, Option<Expected>); 6] = [
         ("not listed", |it| it, Some(unlisted)),
         ("another one is", |it| it.unary([WATCH]), Some(unlisted)),
-        (
-            "another service is",
-            |it| it.unary(["shop.v1.Orders"]),
-            Some(unlisted),
-        ),
+        ("another service is", another_service, Some(unlisted)),
         ("passes", |it| it.pass([CHARGE]), None),
-        (
-            "passes, and its service is protected",
-            |it| it.unary(["shop.v1.Payments"]).pass([CHARGE]),
-            None,
-        ),
+        ("passes, its service does not", exempt, None),
         ("all others pass", GrpcLayer::pass_unlisted, None),
     ];
     for (row, set, refused) in cases {
@@ -412,9 +330,8 @@ async fn a_call_without_a_key_passes_where_keys_are_optional() {
             run
         );
     }
-    let invalid: Expected = (Code::InvalidArgument, "KEY_INVALID", false, None);
     let refused = client.charge(keyed("a, b", ITEM)).await.unwrap_err();
-    assert_refused(&refused, invalid, "a key that is none");
+    assert_refused(&refused, KEY_INVALID, "a key that is none");
 }
 
 /// Refusals with a service's documentation, and from an `#[idempotent]` function.
@@ -428,8 +345,7 @@ async fn an_error_of_a_call_is_a_status() {
     };
     assert_eq!(pay(1).await.unwrap(), 7);
     let refused = pay(2).await.unwrap_err();
-    let mismatch: Expected = (Code::FailedPrecondition, "KEY_REUSED", false, None);
-    assert_refused(&refused, mismatch, "another amount");
+    assert_refused(&refused, KEY_REUSED, "another amount");
 
     let fixture = Fixture::new();
     let http = fixture.layer().documented_at("https://shop.test/keys");

@@ -1,27 +1,21 @@
 //! draft-ietf-httpapi-idempotency-key-header-07, section by section: what its table in `idem_conformance::http` does not
 //! show. The names of the tests begin with the section.
 
-use std::time::Duration;
-
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::AppendHeaders;
 use axum::routing::any;
 use http::{Method, StatusCode};
-use idem_runtime::http::{IdempotencyLayer, KeyRules};
+use idem_runtime::http::KeyRules;
 
 use crate::client::{
-    Answer, Fixture, INVALID, REUSED, Ran, Refused, bare, keyed, numbered, of_tenant, order, ran,
-    replayed, send, with_key,
+    Fixture, INVALID, REUSED, Refused, bare, keyed, numbered, of_tenant, order, ran, replayed,
+    send, with_key,
 };
 
 fn with(key: &str) -> Request {
     with_key(key, "tea")
-}
-
-fn strict(layer: IdempotencyLayer) -> IdempotencyLayer {
-    layer.keys(KeyRules::default().bare(false))
 }
 
 /// "Used to make non-idempotent HTTP methods such as POST or PATCH fault-tolerant". The others are idempotent by
@@ -65,31 +59,6 @@ async fn section_2_2_the_owner_defines_the_form_of_a_key() {
     fixture.walk(&shop, rows).await;
 }
 
-/// "The resource MAY enforce time based idempotency keys". Thus it may "purge or delete a key upon its expiry."
-#[tokio::test]
-async fn section_2_3_a_key_expires_when_its_time_is_over() {
-    for (status, life) in [
-        (StatusCode::OK, Duration::from_hours(24)),
-        (StatusCode::CONFLICT, Duration::from_secs(10)),
-    ] {
-        let fixture = Fixture::new();
-        let layer = fixture.layer().ttl(Duration::from_hours(24));
-        let layer = layer.error_ttl(Duration::from_secs(10));
-        let shop = fixture.orders(layer, move |run| (status, run.to_string()));
-        let answer = async |what: &'static str| send(&shop, order(what)).await.body;
-        assert_eq!(answer("tea").await, "1");
-        fixture
-            .clock
-            .advance(life.saturating_sub(Duration::from_millis(1)));
-        assert_eq!(answer("tea").await, "1", "{status}");
-        // A replay does not prolong the life of a key.
-        fixture.clock.advance(Duration::from_millis(1));
-        assert_eq!(answer("tea").await, "2", "{status}");
-        fixture.clock.advance(life);
-        assert_eq!(answer("coffee").await, "3", "it is free for any request");
-    }
-}
-
 /// The fingerprint that "MAY be used in conjunction with an idempotency key": the method, the path with its query, and
 /// the payload byte by byte.
 #[tokio::test]
@@ -130,29 +99,6 @@ async fn section_2_4_the_fingerprint_covers_the_request_and_no_header() {
     fixture.walk(&shop, [row]).await;
 }
 
-/// "Server is responsible for managing the lifecycle of the idempotency key": it is claimed before the work and settled
-/// after it, and the key of a request that was not taken is free.
-#[tokio::test]
-async fn section_2_5_the_server_manages_the_life_of_a_key() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().max_body_bytes(8);
-    let shop = fixture.orders(layer, |run| match run {
-        1 => Err(StatusCode::SERVICE_UNAVAILABLE),
-        _ => Ok(run.to_string()),
-    });
-    let too_large = Refused(413, "body-too-large");
-    for (row, seen, events) in [
-        ("far too long", too_large, &[][..]),
-        ("tea", Ran(503, ""), &["claimed 1", "released"]),
-        ("tea", ran("2"), &["claimed 1", "completed value"]),
-        ("tea", replayed("2"), &["replayed value"]),
-    ] {
-        let before = fixture.events.all().len();
-        fixture.walk(&shop, [(row, order(row), seen)]).await;
-        assert_eq!(fixture.events.all()[before..], *events, "{row}");
-    }
-}
-
 /// "First time request: the resource server SHOULD process the request normally and respond with an appropriate response
 /// and status code." "Retry: the request was retried after the original request completed. The resource server SHOULD
 /// respond with the result of the previously completed operation, success or an error."
@@ -190,54 +136,6 @@ async fn section_2_6_a_first_request_is_processed_normally_and_a_retry_gets_its_
         assert_eq!(send(&shop, order("tea")).await, expected);
     }
     assert_eq!(fixture.runs(), 2);
-}
-
-const DOCS: &str = "https://developer.example.com/idempotency";
-
-fn documented(layer: IdempotencyLayer) -> IdempotencyLayer {
-    strict(layer).documented_at(DOCS)
-}
-
-/// A problem document of this status (RFC 9457, section 3.1). The body and the header `Link` have a link to the
-/// documentation.
-fn assert_problem(answer: &Answer, status: u16, title: &str) {
-    assert_eq!(answer.status, status);
-    assert_eq!(answer.headers["content-type"], "application/problem+json");
-    let link = format!("<{DOCS}>; rel=\"describedby\"; type=\"text/html\"");
-    assert_eq!(answer.headers["link"], link);
-    let document = answer.json();
-    assert_eq!(document["status"], status);
-    assert_eq!(document["title"], title);
-    let of_type = document["type"].as_str().unwrap();
-    assert!(of_type.starts_with(DOCS), "{of_type}");
-    let detail = document["detail"].as_str().unwrap();
-    assert!(detail.len() > 20, "{detail}");
-    let instance = document["instance"].as_str().unwrap();
-    assert!(instance.starts_with("urn:uuid:"), "{instance}");
-    assert!(!answer.headers.contains_key("idempotent-replayed"));
-}
-
-/// A missing key: "the resource server SHOULD reply with an HTTP 400 status code"; "if there is an attempt to reuse an
-/// idempotency key with a different request payload, […] with an HTTP 422 status code".
-#[tokio::test]
-async fn section_2_7_errors_are_documented_and_reveal_nothing() {
-    let (fixture, shop) = numbered(documented);
-    send(&shop, order("tea")).await;
-    for (request, status, title, secret) in [
-        (bare("tea"), 400, "Idempotency-Key is missing", "tea"),
-        (
-            with("s3cret"),
-            400,
-            "Idempotency-Key is not valid",
-            "s3cret",
-        ),
-        (order("rum"), 422, "Idempotency-Key is already used", "tea"),
-    ] {
-        let answer = send(&shop, request).await;
-        assert_problem(&answer, status, title);
-        assert!(!answer.said().1.contains(secret), "{title}: {answer:?}");
-    }
-    assert_eq!(fixture.runs(), 1);
 }
 
 /// "Data leaks", and "a unique composite key": neither an answer nor a sign that there is one.

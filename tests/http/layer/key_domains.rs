@@ -52,18 +52,8 @@ async fn a_key_is_another_one_where_its_domain_ends() {
     for (at, domain) in [Caller, Path, MethodAndPath].into_iter().enumerate() {
         let fixture = Fixture::new();
         let shop = shop(&fixture, domain);
-        let mut rows = vec![
-            (
-                "the first".to_owned(),
-                to(Method::POST, "/v1/orders"),
-                ran("1"),
-            ),
-            (
-                "again".to_owned(),
-                to(Method::POST, "/v1/orders"),
-                replayed("1"),
-            ),
-        ];
+        let first = |row: &str, seen| (row.to_owned(), to(Method::POST, "/v1/orders"), seen);
+        let mut rows = vec![first("the first", ran("1")), first("again", replayed("1"))];
         let mut last = 1;
         for (method, uri, is_apart) in &others {
             let seen = if is_apart[at] {
@@ -72,17 +62,10 @@ async fn a_key_is_another_one_where_its_domain_ends() {
             } else {
                 REUSED
             };
-            rows.push((
-                format!("{domain}: {method} {uri}"),
-                to(method.clone(), uri),
-                seen,
-            ));
+            let row = format!("{domain}: {method} {uri}");
+            rows.push((row, to(method.clone(), uri), seen));
         }
-        rows.push((
-            "still".to_owned(),
-            to(Method::POST, "/v1/orders"),
-            replayed("1"),
-        ));
+        rows.push(first("still", replayed("1")));
         fixture.walk(&shop, rows).await;
     }
 }
@@ -113,12 +96,8 @@ async fn an_entry_is_found_by_what_is_in_its_domain() {
         let fixture = Fixture::new();
         let layer = fixture.scoped().key_domain(domain);
         let of_any_case = layer.clone().keys(KeyRules::default().ignore_case());
-        fixture
-            .walk(
-                &shop(&fixture, domain),
-                [("first", to(Method::POST, "/v1/orders"), ran("1"))],
-            )
-            .await;
+        let first = ("first", to(Method::POST, "/v1/orders"), ran("1"));
+        fixture.walk(&shop(&fixture, domain), [first]).await;
         let found = async |method: &Method, path| {
             let entry = layer.entry_at(Some("acme"), method, path, key).await;
             let in_capitals = key.to_uppercase();

@@ -38,37 +38,40 @@ async fn a_key_is_read_from_its_place_and_from_no_other() {
             .find_map(|pair| pair.strip_prefix("order="));
         Ok(order.map(str::to_owned))
     });
-    for (source, one, other, without) in [
+    let plain = |request| with(request, "");
+    let in_body = |body| with(posted("/orders"), body);
+    let named = |key| plain(header("x-request-key", key));
+    let paid = |payment| plain(header("payment-signature", payment));
+    let baked = |cookie| plain(header("cookie", cookie));
+    let queried = |query| plain(posted(query));
+    let [a_member, b_member] = [r#"{"meta":{"key":"a"}}"#, r#"{"meta":{"key":"b"}}"#];
+    // The header `Idempotency-Key` is another place.
+    let without = || keyed("/orders");
+    for (source, [one, other, none]) in [
         (
             KeySource::header("X-Request-Key"),
-            with(header("x-request-key", "\"a\""), ""),
-            with(header("x-request-key", "b"), ""),
-            Some(with(keyed("/orders"), "")),
+            [named("\"a\""), named("b"), plain(without())],
         ),
         (
             json(),
-            with(posted("/orders"), r#"{"meta":{"key":"a"}}"#),
-            with(posted("/orders"), r#"{"meta":{"key":"b"}}"#),
-            Some(with(keyed("/orders"), "{}")),
+            [in_body(a_member), in_body(b_member), with(without(), "{}")],
         ),
         (
             KeySource::query("key"),
-            with(posted("/orders?key=a"), ""),
-            with(posted("/orders?key=b"), ""),
-            Some(with(keyed("/orders?no=key"), "")),
+            [
+                queried("/orders?key=a"),
+                queried("/orders?key=b"),
+                plain(keyed("/orders?no=key")),
+            ],
         ),
         (
+            // The last one is {}.
             KeySource::payment_identifier(),
-            with(header("payment-signature", a), ""),
-            with(header("payment-signature", b), ""),
-            // {}
-            Some(with(header("payment-signature", "e30="), "")),
+            [a, b, "e30="].map(paid),
         ),
         (
             cookie,
-            with(header("cookie", "a=1; order=a"), ""),
-            with(header("cookie", "order=b"), ""),
-            Some(with(keyed("/orders"), "")),
+            [baked("a=1; order=a"), baked("order=b"), plain(without())],
         ),
     ] {
         let (fixture, shop) = numbered(|layer| layer.key_source(source.clone()));
@@ -78,11 +81,8 @@ async fn a_key_is_read_from_its_place_and_from_no_other() {
                 .iter()
                 .fold(again, |again, (name, value)| again.header(name, value))
         };
-        let body = if source.to_string().contains("JSON") {
-            r#"{"meta":{"key":"a"}}"#
-        } else {
-            ""
-        };
+        let is_in_body = source.to_string().contains("JSON");
+        let body = if is_in_body { a_member } else { "" };
         let repeat = with(again(), body);
         let changed = again().header("x-other", "1").uri(match one.uri().query() {
             Some(query) => format!("/orders?{query}&b=1"),
@@ -90,7 +90,7 @@ async fn a_key_is_read_from_its_place_and_from_no_other() {
         });
         let changed = with(changed, body);
         let rows = [
-            ("no key", without.unwrap(), MISSING),
+            ("no key", none, MISSING),
             ("first", one, ran("1")),
             ("again", repeat, replayed("1")),
             ("another request", changed, REUSED),

@@ -7,7 +7,6 @@ mod endings;
 mod foreign_answers;
 mod key_domains;
 mod key_sources;
-mod many_clients;
 mod middleware;
 mod problems;
 mod profiles;

@@ -42,7 +42,7 @@ async fn problems(set: fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(Answer,
 #[tokio::test]
 async fn a_problem_has_retryable_and_a_link_to_its_description() {
     let described = "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
-    let mut codes = Vec::new();
+    let mut told = Vec::new();
     let of_stripe = problems(|layer| layer.status_policy(StatusPolicy::stripe())).await;
     let plain = problems(|layer| layer).await;
     for ((problem, is_retryable), (hinted, _)) in plain.into_iter().zip(of_stripe) {
@@ -55,19 +55,19 @@ async fn a_problem_has_retryable_and_a_link_to_its_description() {
         assert_eq!(problem.header("stripe-should-retry"), None, "{code}");
         let hint = is_retryable.to_string();
         assert_eq!(hinted.header("stripe-should-retry"), Some(&*hint), "{code}");
-        codes.push(code.to_owned());
+        told.push(format!("{code}: {}", document["title"].as_str().unwrap()));
     }
     let expected = [
-        "key-missing",
-        "key-invalid",
-        "body-too-large",
-        "key-reused",
-        "request-repeated",
-        "answer-lost",
-        "outcome-unknown",
-        "unavailable",
+        "key-missing: Idempotency-Key is missing",
+        "key-invalid: Idempotency-Key is not valid",
+        "body-too-large: The request body is too large",
+        "key-reused: Idempotency-Key is already used",
+        "request-repeated: The request was done before",
+        "answer-lost: The answer cannot be repeated",
+        "outcome-unknown: The outcome is unknown",
+        "unavailable: The service is unavailable",
     ];
-    assert_eq!(codes, expected);
+    assert_eq!(told, expected);
 }
 
 /// The hint in a client's first response and in its repeat: a retry of a final failure is useless.

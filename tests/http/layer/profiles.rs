@@ -156,37 +156,26 @@ async fn a_key_is_echoed_as_it_was_sent() {
 
 #[tokio::test]
 async fn the_life_of_a_key_is_published() {
-    let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
-    for (set, life, text) in [
-        (
-            (|layer| layer) as fn(IdempotencyLayer) -> IdempotencyLayer,
-            hours(24),
-            Some("PT24H"),
-        ),
-        (
-            |layer| layer.profile(Profile::ucp()).echo_life("x-life"),
-            hours(48),
-            Some("PT48H"),
-        ),
-        (
-            |layer| layer.ttl(Duration::from_secs(90)),
-            Duration::from_secs(90),
-            Some("PT1M30S"),
-        ),
-        (
-            |layer| layer.error_ttl(Duration::from_mins(1)),
-            Duration::from_mins(1),
-            Some("PT1M"),
-        ),
-        (|layer| layer.error_ttl(FOREVER), hours(24), Some("PT24H")),
+    type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
+    let by_default: Set = |layer| layer;
+    let of_profile: Set = |layer| layer.profile(Profile::ucp()).echo_life("x-life");
+    let short: Set = |layer| layer.ttl(Duration::from_secs(90));
+    let short_errors: Set = |layer| layer.error_ttl(Duration::from_mins(1));
+    let endless_errors: Set = |layer| layer.error_ttl(FOREVER);
+    for (set, seconds, text) in [
+        (by_default, 24 * 3_600, "PT24H"),
+        (of_profile, 48 * 3_600, "PT48H"),
+        (short, 90, "PT1M30S"),
+        (short_errors, 60, "PT1M"),
+        (endless_errors, 24 * 3_600, "PT24H"),
     ] {
         let fixture = Fixture::new();
         let layer = set(fixture.layer().echo_life("X-Life"));
-        assert_eq!(layer.life().unwrap(), life);
+        assert_eq!(layer.life().unwrap(), Duration::from_secs(seconds));
         let shop = fixture.orders(layer.keys(KeyRules::default()), |run| run.to_string());
         for body in ["tea", "tea", "rum"] {
             let answer = send(&shop, with_key(KEY, body)).await;
-            assert_eq!(answer.header("x-life"), text, "{answer:?}");
+            assert_eq!(answer.header("x-life"), Some(text), "{answer:?}");
         }
         let without = send(&shop, with(Request::post("/orders"), "")).await;
         assert_eq!(without.header("x-life"), None);

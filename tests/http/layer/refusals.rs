@@ -4,14 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
-use idem_runtime::http::{IdempotencyLayer, StatusPolicy};
+use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate, OnOutage};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::client::{
     Fixture, INVALID, MISSING, REUSED, Ran, Refused, bare, data, frames, gated, keyed, numbered,
-    of_tenant, order, others, patiently, ran, send, spawn, with_key,
+    order, others, patiently, ran, send, spawn, with_key,
 };
 
 #[tokio::test]
@@ -158,41 +158,4 @@ async fn while_the_store_is_down_nothing_runs() {
         assert_eq!(refused.problem().0, 503, "{fault:?}");
     }
     assert_eq!(fixture.runs(), 1);
-}
-
-/// A layer around a layer stores responses, but no inner refusal.
-#[tokio::test]
-async fn an_outer_layer_does_not_store_a_refusal_of_the_inner_one() {
-    let fixture = Fixture::new();
-    let inner = fixture.scoped().max_body_bytes(3).on_problem(|problem| {
-        let mut response = http::Response::new(problem.code());
-        *response.status_mut() = problem.status();
-        response
-    });
-    let outer = IdempotencyLayer::public(&fixture.engine, "gateway");
-    let outer = outer.status_policy(StatusPolicy::draft());
-    let shop = fixture.orders(inner, |run| run.to_string()).layer(outer);
-    let long = || of_tenant("acme", with_key("\"long\"", "four"));
-    for (request, status, code) in [
-        (order(""), 403, "caller-unknown"),
-        (order(""), 403, "caller-unknown"),
-        (long(), 413, "body-too-large"),
-        (long(), 413, "body-too-large"),
-    ] {
-        let refused = send(&shop, request).await;
-        assert_eq!(refused.said(), (status, code));
-        assert!(!refused.is_replayed());
-    }
-    let known = ("known", of_tenant("acme", order("")), ran("1"));
-    fixture.walk(&shop, [known]).await;
-}
-
-#[tokio::test]
-async fn two_layers_of_one_name_run_nothing() {
-    let (fixture, shop) = numbered(|layer| layer);
-    let shop = shop.layer(fixture.layer());
-    let misconfigured = Refused(500, "misconfigured");
-    for row in ["once", "again"] {
-        fixture.walk(&shop, [(row, order(""), misconfigured)]).await;
-    }
 }

@@ -1,15 +1,14 @@
 //! The first call and its repeats.
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path};
+use axum::extract::Extension;
 use axum::routing::post;
 use http::{Request, Response};
 use idem_runtime::http::{Buffered, IdempotencyKey};
 use idem_runtime::{AnswerSource, ErrorKind, claim::Acquired, codec::StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::client::{Fixture, KEY, call, data, frames, keyed, order, routed, send};
+use crate::client::{Fixture, KEY, call, data, frames, order, routed, send};
 
 #[tokio::test]
 async fn the_handler_gets_the_key_and_the_client_how_it_came_about() {
@@ -48,23 +47,6 @@ async fn a_body_reaches_the_handler_as_it_was_sent() {
         assert!(again.is_replayed());
         assert_eq!(again.body, whole);
     }
-}
-
-#[tokio::test]
-async fn nested_routers_differ_by_the_path_of_the_request() {
-    let fixture = Fixture::new();
-    let echo = |Path(id): Path<u32>| async move { id.to_string() };
-    let orders = Router::new()
-        .route("/{id}", post(echo))
-        .layer(fixture.layer());
-    let shop = Router::new()
-        .nest("/teas", orders.clone())
-        .nest("/coffees", orders);
-    let of = |path: &str| keyed(path).body(Body::empty()).unwrap();
-    assert_eq!(send(&shop, of("/teas/1")).await.body, "1");
-    assert!(send(&shop, of("/teas/1")).await.is_replayed());
-    let other = send(&shop, of("/coffees/1")).await;
-    assert_eq!(other.problem(), (422, "key-reused"));
 }
 
 /// A service of tower that is not `Unpin`, nor are its bodies.

@@ -144,6 +144,10 @@ async fn every_refusal_of_a_layer_has_its_words_and_nothing_of_the_request() {
         .map(|(_, problem)| problem.problem().1)
         .collect();
     assert_eq!(made, codes);
+    for (code, problem) in &problems {
+        let sent = format!("{problem:?} {}", problem.said().1);
+        assert!(!sent.contains(SECRET), "{code}: {sent}");
+    }
     for refusals in presets() {
         let worded = refused(|layer| with_hint(layer).refusals(refusals.clone())).await;
         for ((code, answer), (_, problem)) in worded.iter().zip(&problems) {
@@ -226,33 +230,44 @@ async fn a_closure_takes_precedence_and_gets_the_problem() {
     }
 }
 
-/// A layer around a layer that stores everything stores no refusal.
+/// In its own words, and in those of a closure. The outer layer stores every other response.
 #[tokio::test]
-async fn an_outer_layer_does_not_store_a_refusal_in_other_words() {
-    let fixture = Fixture::new();
-    let refusals = Refusals::json(json!("{code}"))
+async fn an_outer_layer_stores_no_refusal_of_the_inner_one() {
+    let words = Refusals::json(json!("{code}"))
         .on("caller-unknown", Refusal::new(StatusCode::CONFLICT))
         .on(
             "body-too-large",
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR),
         );
-    let inner = fixture.scoped().max_body_bytes(3).refusals(refusals);
-    let outer = IdempotencyLayer::public(&fixture.engine, "gateway");
-    let outer = outer.status_policy(StatusPolicy::draft());
-    let shop = fixture.orders(inner, |run| run.to_string()).layer(outer);
-    let long = || of_tenant("acme", with_key("\"long\"", "four"));
-    for (request, status, code) in [
-        (order(""), 409, "\"caller-unknown\""),
-        (order(""), 409, "\"caller-unknown\""),
-        (long(), 500, "\"body-too-large\""),
-        (long(), 500, "\"body-too-large\""),
-    ] {
-        let refused = send(&shop, request).await;
-        assert_eq!(refused.said(), (status, code));
-        assert!(!refused.is_replayed());
+    let say = |problem: idem_runtime::http::Problem| {
+        let mut response = http::Response::new(format!("{:?}", problem.code()));
+        *response.status_mut() = problem.status();
+        response
+    };
+    let layers: [(&dyn Fn(IdempotencyLayer) -> IdempotencyLayer, _); 2] = [
+        (&|layer| layer.refusals(words.clone()), [409, 500]),
+        (&|layer| layer.on_problem(say), [403, 413]),
+    ];
+    for (set, [unknown, too_large]) in layers {
+        let fixture = Fixture::new();
+        let inner = set(fixture.scoped().max_body_bytes(3));
+        let outer = IdempotencyLayer::public(&fixture.engine, "gateway");
+        let outer = outer.status_policy(StatusPolicy::draft());
+        let shop = fixture.orders(inner, |run| run.to_string()).layer(outer);
+        let long = || of_tenant("acme", with_key("\"long\"", "four"));
+        for (request, status, code) in [
+            (order(""), unknown, "\"caller-unknown\""),
+            (order(""), unknown, "\"caller-unknown\""),
+            (long(), too_large, "\"body-too-large\""),
+            (long(), too_large, "\"body-too-large\""),
+        ] {
+            let refused = send(&shop, request).await;
+            assert_eq!(refused.said(), (status, code));
+            assert!(!refused.is_replayed());
+        }
+        let known = ("known", of_tenant("acme", order("")), ran("1"));
+        fixture.walk(&shop, [known]).await;
     }
-    let known = ("known", of_tenant("acme", order("")), ran("1"));
-    fixture.walk(&shop, [known]).await;
 }
 
 /// The `Link` and `type` lead to the service's own documentation.
