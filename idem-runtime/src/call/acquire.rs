@@ -1,4 +1,4 @@
-//! Claims the key of a call, or follows another call of this process, until an answer or a refusal.
+//! Claims the key of a call, or follows another call of this process.
 //!
 //! In this order: `acquire` claims under the former name of a call, if it has one, and then under its own;
 //! `ClaimOrFollow` is the way of a call under one name, which leads and claims, or follows; `UnackedClaim` sends the
@@ -49,7 +49,7 @@ pub(crate) struct Acquisition {
 
 /// The start of a call after the reply of the store.
 pub(crate) enum Start {
-    /// It runs the body, and reconciles an earlier attempt first if there is one.
+    /// The call runs the body, after its reconcile hook if there is one.
     Run(Claim, Option<PendingReconcile>),
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
@@ -57,7 +57,7 @@ pub(crate) enum Start {
     Replay(StoredAnswer),
 }
 
-/// A call that waits for its claim, or for the answer of another call.
+/// A call before its claim or its answer.
 struct AcquiringCall {
     entered: Entered,
     policy: EffectivePolicy,
@@ -73,11 +73,10 @@ struct AcquiringCall {
     cache_permit: Option<Permit>,
     /// Back-off between the claims of a call that waits alone.
     backoff: Option<Backoff>,
-    /// The permit to run its body, where the number of running bodies is limited; taken before the claim.
+    /// Permit of the run limits, if there are any; taken before the claim.
     run_permit: Option<Box<RunPermit>>,
 }
 
-/// Claims the key of an admitted call, waits for its answer, or returns an error.
 pub(crate) fn acquire(request: CallRequest, admitted: AdmittedCall) -> Acquiring {
     let (entered, now, cache_permit) = match admitted {
         AdmittedCall::Protected {
@@ -177,7 +176,7 @@ impl AcquiringCall {
         self.began + self.policy.wait()
     }
 
-    /// The beginning of a wait, where an observer wants to know of it.
+    /// Start of a wait, where an observer measures calls.
     fn wait_begins(&self) -> Option<Duration> {
         let core = self.entered.core();
         core.wants.any().then(|| core.clock.now())
@@ -190,11 +189,11 @@ impl AcquiringCall {
     }
 }
 
-/// A call on its way to its claim or its answer under one name.
+/// A call under one of its names, before its claim or answer.
 struct ClaimOrFollow<'c> {
     call: &'c mut AcquiringCall,
     name: &'c CallName,
-    /// It is the former name of the call, under which a record is continued, and none begun.
+    /// A former name: a record under it is continued, and none begun.
     is_former: bool,
     /// When it last learned that it has to claim.
     now: Duration,
@@ -203,9 +202,9 @@ struct ClaimOrFollow<'c> {
 /// A reply of the store without an answer.
 enum NoAnswer {
     Granted(ClaimGrant),
-    /// No body runs and no answer is stored, and the request could not claim.
+    /// Nothing runs or is stored, and the request could not claim.
     Vacant,
-    /// The body runs in another process, with this much of its lease left.
+    /// The body runs elsewhere, with this rest of its lease.
     Elsewhere(Duration),
     /// There is no record, and the request could not begin one.
     Absent,
@@ -214,7 +213,7 @@ enum NoAnswer {
 /// The end of a call under one name without a grant; `None`: there is no record under its former name.
 type Ended = Option<Answered>;
 
-/// What a call without an answer waits for.
+/// The awaited event of a call without an answer.
 enum Wait {
     /// The leader of its key in this process; and the time after which it joins again.
     Local(Follower, Option<Duration>),
@@ -236,7 +235,7 @@ impl ClaimOrFollow<'_> {
         self.call.entered.core()
     }
 
-    /// Leads and claims, or follows, until the call has a grant or an answer.
+    /// Leads or follows until the call has a grant or an answer.
     async fn run(&mut self) -> ControlFlow<Ended, ClaimGrant> {
         loop {
             let core = self.core();
@@ -515,7 +514,7 @@ impl ClaimOrFollow<'_> {
         waited
     }
 
-    /// Waits for the outcome of another call of this process, until the wait deadline.
+    /// Waits for the outcome of another call of this process.
     async fn follow(
         &mut self,
         mut follower: Follower,
@@ -795,7 +794,7 @@ impl<'a> UnackedClaim<'a> {
         ))
     }
 
-    /// Notes a claim in flight, whose caller waits this long for the reply.
+    /// Arms the guard for a claim whose reply is awaited this long.
     fn arm(&mut self, time_left: Duration) -> &Admission {
         self.armed = true;
         self.was_sent |= self.admission.was_sent();

@@ -1,4 +1,4 @@
-//! Admission of a call, and its answer where one is available without waiting.
+//! Admission of a call, and its answer if one is at hand.
 //!
 //! An admitted call is counted until it has its claim or its answer, so that a shutdown waits for it.
 
@@ -56,7 +56,7 @@ pub(crate) enum AdmittedCall {
 }
 
 impl CallRequest {
-    /// Admits the call, and answers it immediately if nothing has to be waited for.
+    /// Admits the call, or answers it without a wait.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ pub(crate) fn take_run_permit(
     RunPermit::take(core.running.as_ref(), || runs_in(core.id), gate)
 }
 
-/// The body without protection of a call that was refused with `error`, which takes a `run_permit` as well.
+/// The unprotected body of a call refused with `error`, with its `run_permit`.
 ///
 /// # Errors
 ///
@@ -252,7 +252,7 @@ pub(crate) struct Unleased {
     core: Arc<Core>,
     pub(crate) name: CallName,
     max_run: Duration,
-    /// The permit to run its body, where the number of running bodies is limited.
+    /// Permit of the run limits, if there are any.
     run_permit: Option<Box<RunPermit>>,
 }
 
@@ -272,7 +272,7 @@ impl Unleased {
         self
     }
 
-    /// The context of the body, with the claim of a call in a transaction.
+    /// The body's context, with the claim of a call in a transaction.
     pub(crate) fn context(&self, within: Option<Header>) -> Context {
         Context::unleased(&self.core, self.name.clone(), within, self.max_run)
     }

@@ -195,13 +195,12 @@ impl BackgroundThread {
         self.state.unstored.load(Ordering::Acquire)
     }
 
-    /// Counts an answer as not stored, for as long as the guard lives.
     pub(crate) fn count_unstored(&self) -> Unstored {
         self.state.unstored.fetch_add(1, Ordering::AcqRel);
         Unstored(Arc::clone(&self.state))
     }
 
-    /// Notified when the last claim is settled, or the last job is done.
+    /// Notified after the last claim or job.
     pub(crate) fn idle(&self) -> &Notify {
         &self.state.idle
     }
@@ -235,7 +234,7 @@ impl BackgroundThread {
     /// Renews a lease once, besides its automatic renewals.
     ///
     /// On this thread too: a connection that was made on the caller's runtime would be driven there, and every lease
-    /// with it; a runtime that a body blocks would keep one that others wait for.
+    /// with it; a runtime that a body blocks would delay jobs of other callers.
     pub(crate) async fn renew_now(
         &self,
         lease: &Arc<Lease>,
@@ -318,7 +317,7 @@ impl ThreadState {
         }
     }
 
-    /// Renews due leases, then sleeps until the next is due or a registration wakes the thread.
+    /// Renews due leases, then sleeps until the next one.
     async fn run(self: Arc<Self>) {
         loop {
             // From here on every registration wakes this loop, until it stores how long it sleeps.
@@ -356,12 +355,12 @@ impl ThreadState {
         self.queues.get(lease.slot.lane).lock()
     }
 
-    /// Queues the lease for renewal at this moment, unless it is no longer registered.
+    /// Queues a registered lease for renewal at `due`.
     fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
         self.insert(self.queue(lease), lease, due);
     }
 
-    /// Inserts the lease into its locked queue, and wakes the thread if it sleeps for longer.
+    /// Inserts the lease; wakes a thread that would sleep past it.
     fn insert(&self, mut queue: MutexGuard<'_, RenewalQueue>, lease: &Arc<Lease>, due: Duration) {
         let slot = &lease.slot;
         let due = nanos(if slot.outlasts_max_run() {
@@ -477,7 +476,7 @@ impl ThreadState {
     }
 }
 
-/// The reply of a store, whose panic, which the panic hook has reported, is a transient error.
+/// The store's reply, a panic as a transient error.
 ///
 /// The request is made inside: given as a future, it would take its space twice.
 pub(crate) async fn contained<T, F>(send: impl FnOnce() -> F) -> Result<T, StoreError>
@@ -503,7 +502,7 @@ impl Observer for ThreadState {
 
 debug_fields!(ThreadState {});
 
-/// Leases by the time of their renewal, in nanoseconds of the clock, and an id.
+/// Leases by due time in nanoseconds of the clock, and id.
 #[derive(Default)]
 struct RenewalQueue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,

@@ -95,7 +95,7 @@ impl<P, L> CallBuilder<P, L> {
         self
     }
 
-    /// Sets a one-time token as the key, in place of scope and key.
+    /// Sets a one-time token as the key.
     ///
     /// `text` comes with the request and must have been issued for this `subject`. See
     /// [`TokenIssuer`](crate::token::TokenIssuer).
@@ -214,7 +214,7 @@ impl<P, L> CallBuilder<P, L> {
         }
     }
 
-    /// Replays the stored answer, or runs `body` under a claim and stores its result.
+    /// Replays the stored answer, or runs `body` and stores its result.
     ///
     /// # Errors
     ///
@@ -362,7 +362,7 @@ impl<P, L> CallBuilder<P, L> {
         (self.call, Output::new(self.on_error, self.life))
     }
 
-    /// The digest that names the record of this call, as events and listings have it.
+    /// The digest in the record's name, as events and listings show it.
     ///
     /// # Errors
     ///

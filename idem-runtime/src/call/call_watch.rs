@@ -1,4 +1,4 @@
-//! Observes one call from its admission to its end, where an observer of the engine wants that.
+//! Observes one call from admission to end, if an observer asks for calls.
 //!
 //! Without one a call reads no clock for this and allocates nothing. An answer at hand in this process is reported at
 //! once, by [`answered`]; any other call has a [`CallWatch`].
@@ -55,7 +55,7 @@ pub(crate) fn call_span(core: &Core, key: &RecordKey) -> CallSpan {
     }
 }
 
-/// Reports the end of a call with an answer that was at hand.
+/// Reports a call that was answered in this process.
 pub(crate) fn answered(core: &Core, span: &CallSpan, stored: &StoredAnswer, outcome: CallOutcome) {
     if is_unwatched(core, span) {
         return;
@@ -160,7 +160,7 @@ impl CallTimes {
         took
     }
 
-    /// The store has replied, or another call has, for which this one `waited`.
+    /// The store or another call has replied, after `waited` for the latter.
     pub(crate) fn acquired(&mut self, waited: Duration) {
         let took = self.end_part(CallPart::Settling);
         self.end.store = Some(took.saturating_sub(waited));
@@ -201,7 +201,7 @@ impl CallTimes {
         self.end.outcome = outcome;
     }
 
-    /// Sets the number of the attempt, which is another one once an earlier attempt is reconciled.
+    /// Sets the attempt, which grows once an earlier one is reconciled.
     pub(crate) fn set_attempt(&mut self, attempt: u16) {
         self.end.attempt = attempt;
     }
@@ -222,7 +222,7 @@ impl Drop for WatchedCall {
 
 debug_fields!(CallWatch {});
 
-/// The result of a body, by the encoding that is to be stored.
+/// The result of a body by its encoding.
 pub(crate) fn result_of(encoded: &Encoded) -> CallResult {
     match encoded {
         Encoded::Release(_) => CallResult::Released,

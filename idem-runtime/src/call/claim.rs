@@ -1,4 +1,4 @@
-//! A granted claim, from the moment it is granted until its outcome is settled.
+//! A granted claim until its outcome is settled.
 
 use std::fmt;
 use std::mem;
@@ -35,7 +35,7 @@ use crate::record::{AttemptEnd, Fence, State};
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
     held: Option<HeldClaim>,
-    /// The permit to run its body, where the number of running bodies is limited.
+    /// Permit of the run limits, if there are any.
     run_permit: Option<Box<RunPermit>>,
     /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
     watch: CallWatch,
@@ -57,7 +57,7 @@ pub enum Completion<T> {
     /// The value to return: the form that is read back from the stored bytes. Where only a tombstone is stored, it is
     /// that form or the value as it was, and duplicates get [`ErrorKind::NotStored`].
     Own(T),
-    /// Another attempt stored its answer first, and that is the one to return.
+    /// Another attempt stored its answer first: return this one.
     Adopted(StoredAnswer),
 }
 
@@ -109,7 +109,7 @@ impl Claim {
         self
     }
 
-    /// Adds the watch over the call, whose body the caller runs from here on.
+    /// Adds the watch of a call whose caller runs the body.
     pub(crate) fn with_watch(mut self, watch: CallWatch) -> Self {
         self.watch = watch;
         let attempt = self.attempt();
@@ -129,7 +129,7 @@ impl Claim {
             .expect("a claim is held until it is settled")
     }
 
-    /// The claim without the guard that releases one that is dropped unsettled. The first poll of its settlement arms
+    /// The claim without the guard that releases an unsettled claim on drop. The first poll of its settlement arms
     /// another.
     pub(crate) fn into_held(mut self) -> HeldClaim {
         let held = self.held.take();
@@ -214,7 +214,7 @@ impl Claim {
 
     /// Stores a value as the answer.
     ///
-    /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
+    /// A value that cannot be stored now is stored in the background, and the observer is notified; a value that is too
     /// large, or that its type does not write or read back, leaves a tombstone, so that nothing runs twice.
     ///
     /// # Errors
@@ -307,7 +307,7 @@ impl Claim {
         watch.note(CallTimes::settled);
     }
 
-    /// Takes the watch of a caller whose body has ended, and its span.
+    /// Takes watch and span of a caller whose body has ended.
     fn body_ended(&mut self, outcome: CallOutcome) -> (CallWatch, CallSpan) {
         let mut watch = mem::take(&mut self.watch);
         watch.note(|times| times.body_ended(outcome));

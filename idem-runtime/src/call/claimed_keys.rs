@@ -12,7 +12,7 @@ pub(crate) enum Holder {
     Running,
     /// It ran the body of this key. Its commit or rollback is not visible to the engine.
     Ended,
-    /// It belongs to another key, another process, or another part of the application.
+    /// Another key, process or part of the application has it.
     Other,
 }
 

@@ -64,7 +64,7 @@ struct Bare {
     name: CallName,
     /// The claim of a call that runs in a transaction.
     within: Option<Header>,
-    /// When it has run for as long as a lease would be renewed.
+    /// When `max_run` is over.
     until: Instant,
     is_disabled: bool,
 }
@@ -80,13 +80,13 @@ pub fn context() -> Context {
     try_context().expect("`idem_runtime::context()` is asked inside an `#[idempotent]` body")
 }
 
-/// Returns the context of the running body, or `None` outside of an idempotent body.
+/// The context of the running body; `None` outside of one.
 #[must_use]
 pub fn try_context() -> Option<Context> {
     CONTEXT.try_with(Clone::clone).ok()
 }
 
-/// Whether one of the bodies that run in this task, each within the one before, is of such a call.
+/// Whether any body of this task, inner or outer, is of such a call.
 fn runs(mut is_of: impl FnMut(&RunningCall) -> bool) -> bool {
     let runs = |context: &Context| {
         let mut next = Some(context);
@@ -101,7 +101,7 @@ fn runs(mut is_of: impl FnMut(&RunningCall) -> bool) -> bool {
     CONTEXT.try_with(runs).unwrap_or(false)
 }
 
-/// Whether a body of this engine, in this task, runs for this key: a call that waits for it waits for itself.
+/// Whether this task runs a body of this engine for this key: a call that waits for it waits for itself.
 pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     runs(|call| call.core().id == engine && call.key() == key)
 }
@@ -155,8 +155,8 @@ impl Context {
         Self::of(CallState::Lease(Steps { core, lease }), reconcile)
     }
 
-    /// The context of a call without a lease, which may run for `max_run`. `within` is the claim of a call in a
-    /// transaction; without one the call runs without protection.
+    /// The context of a call without a lease. `within` is the claim of a call in a transaction; without one the call
+    /// runs without protection.
     pub(crate) fn unleased(
         core: &Arc<Core>,
         name: CallName,
@@ -186,14 +186,14 @@ impl Context {
         }))
     }
 
-    /// Binds the key of this call to its request, also after a release.
+    /// Binds the key to its request, also after a release.
     fn bind(&self) {
         if let Some(lease) = self.lease() {
             lease.bind();
         }
     }
 
-    /// Runs `body` as the body of this call, or a part of it.
+    /// Runs `body`, or a part of it, in this context.
     pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
         CONTEXT.sync_scope(self.clone(), body)
     }
@@ -284,14 +284,14 @@ impl Context {
         self.claim().map_or(0, |claim| claim.attempts)
     }
 
-    /// The fencing token of the claim, which grows with every claim of this key.
+    /// The fencing token, which grows with every claim of this key.
     ///
     /// A downstream system that remembers the highest one refuses a late write of an overtaken body. It does not stop a
     /// second effect; [`derive_key`](Self::derive_key) does.
     ///
     /// It grows for certain while the key has a record: for the `ttl` after an attempt that was abandoned or has
-    /// answered, and for a lease, at least 10 seconds, after one that failed and of which nothing remains. After that
-    /// it is the store's time in microseconds, which is higher unless the store's clock was set back meanwhile.
+    /// answered, and for a lease, at least 10 seconds, after a failed one of which nothing remains. After that it is
+    /// the store's time in microseconds, which is higher unless the store's clock was set back meanwhile.
     ///
     /// It is fetched only where it is needed: a store may grant a claim without a number, and fetch it here in one
     /// round trip. The stores of this version have it from the claim.
@@ -312,7 +312,7 @@ impl Context {
         }
     }
 
-    /// Resolves as soon as the claim is known to be lost, or may be.
+    /// Resolves once the claim is lost, or may be.
     ///
     /// That is when a renewal was refused, the lease ran out unrenewed by the local clock, or the body ran for longer
     /// than `max_run`. From then on another body may run for the same key; after `max_run` not before the rest of the
@@ -343,7 +343,7 @@ impl Context {
         }
     }
 
-    /// How long no other attempt can be granted the key, without another renewal.
+    /// How long no other attempt is granted the key, without a renewal.
     ///
     /// To be checked before a step that cannot be taken back. Zero when the lease is lost, and where there is none
     /// because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction (`tx = …`): no other

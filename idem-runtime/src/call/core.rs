@@ -76,7 +76,7 @@ pub(crate) struct Core {
     /// Bodies that run, where their number is limited.
     pub(crate) running: Option<Arc<RunLimit>>,
     pub(crate) protection: Protection,
-    /// Records how attempts end, unless that is switched off or the store keeps no journals.
+    /// Records the ends of attempts, if the store keeps journals.
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -152,7 +152,7 @@ impl Core {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
 
-    /// The name of a call's record under this digest key, by the plain digests of the call.
+    /// The name of a call's record under this digest key.
     pub(crate) fn name(
         &self,
         digests: &DigestKey,
@@ -250,7 +250,7 @@ impl Core {
         answers.get(key, fingerprint, policy.dated(), now)
     }
 
-    /// The right to cache the reply to an operation that is sent after this.
+    /// The right to cache the reply to the next operation.
     pub(crate) fn cache_permit(&self, key: &RecordKey) -> Option<Permit> {
         self.answers.as_ref()?.permit(key)
     }
@@ -272,7 +272,7 @@ impl Core {
         Some(self.answers.as_ref()?.take(*key.digest()))
     }
 
-    /// Subscribes the cache to resolutions by other engines, on the engine's own thread.
+    /// Subscribes the cache to resolutions by other engines.
     fn listen(&self, answers: &Arc<Answers>) {
         // Without that thread nothing is claimed, and nothing cached.
         if self.background.start().is_err() || answers.start() {
@@ -291,7 +291,7 @@ impl Core {
         self.answers.as_ref().map(|answers| answers.stats())
     }
 
-    /// Reads on the engine's own thread, where a store has its second connection.
+    /// Reads on the engine's thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let (store, there) = (Arc::clone(&self.store), key.clone());
         match self
@@ -315,8 +315,8 @@ impl Core {
         }
     }
 
-    /// Waits for the reply on that thread as long as the caller waits here: a store that never replies would keep the engine
-    /// alive for ever. `None`: there is no such thread.
+    /// Runs a request on that thread while its caller waits: a store that never replies would keep the engine alive for
+    /// ever. `None`: there is no such thread.
     async fn on_own_thread<T: Send + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
@@ -336,7 +336,7 @@ impl Core {
         receiver.await.ok()
     }
 
-    /// Sends a repeatable request until it has a reply, for `claim_deadline` and the pause of the store.
+    /// Repeats a request for `claim_deadline` and the store's pause.
     pub(crate) async fn patiently<T, F>(
         &self,
         operation: &Operation,
@@ -356,8 +356,8 @@ impl Core {
         })
     }
 
-    /// Sends a repeatable request until it has a reply, or fails permanently, or the moment is over. The error is the
-    /// last failure, if there was one: its cause is worth more than the silence of a later attempt.
+    /// Repeats a request until a reply, a permanent error or the moment. The error is the last failure, if there was
+    /// one: its cause is worth more than the silence of a later attempt.
     pub(crate) async fn retry_until<T, F>(
         &self,
         moment: Duration,

@@ -91,7 +91,7 @@ impl Call {
         self.inputs.key(key);
     }
 
-    /// Sets the key of a call without a scope, made of a client's values.
+    /// Sets the key of a call without a scope.
     pub fn key_of_subject<K: KeyOfSubject + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
@@ -122,7 +122,7 @@ impl Call {
         self.label = KeyLabel::new(label);
     }
 
-    /// The body starts with a reconcile hook, if there is an outcome to reconcile.
+    /// The body starts with a reconcile hook.
     pub fn reconciles(&mut self) {
         self.reconciles = true;
     }
@@ -132,7 +132,7 @@ impl Call {
         self.inputs.arg(name, value);
     }
 
-    /// Sets a one-time token as the key, in place of scope and key.
+    /// Sets a one-time token as the key.
     #[cfg(feature = "tokens")]
     pub(super) fn token<K: ToKey + ?Sized>(&mut self, text: &str, subject: &K) {
         self.inputs.token(text, subject);
@@ -156,7 +156,7 @@ pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value
     call.arg(name, value);
 }
 
-/// The engine of a call, or the error of one that has none.
+/// The given or current engine, or `NoEngine`.
 fn engine_of(given: Option<Engine>, operation: &Operation) -> Result<Engine, Error> {
     let engine = given.or_else(Engine::current);
     engine.ok_or_else(|| Error::new(ErrorKind::NoEngine, operation.clone()))

@@ -112,7 +112,7 @@ display_text!(InstallError {
 impl std::error::Error for InstallError {}
 
 impl Engine {
-    /// Makes this the engine of every call in this process that has no other.
+    /// Makes this the default engine of the process.
     ///
     /// Call it once, at start-up.
     ///

@@ -36,7 +36,7 @@ use crate::store::{ListReply, ListRequest};
 /// | PostgreSQL, MySQL, SQLite | the records of the operation, by the primary key, or the whole table without one | |
 /// | Redis | every key of the database (`SCAN`), whatever prefix and operation | the right `+scan`; a server that was restarted or failed over in between may leave records out: begin again |
 /// | Redis Cluster | the same on each primary | where a slot has moved to another node since: [`ErrorKind::InvalidCursor`] |
-/// | layered | what the durable store does | |
+/// | layered | as the durable store | |
 /// | your own | what [`Store::list`](crate::store::Store::list) does | [`ErrorKind::Unsupported`] where it has none |
 ///
 /// # Operations

@@ -129,9 +129,9 @@ impl<'t, T: SqlTransaction + ?Sized, P, L> CallInTx<'t, T, P, L> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped half-way, the transaction must be rolled back. One that was begun for the call is rolled back, except
-    /// on a connection outside a pool whose call is dropped while the `BEGIN` is in progress: close that connection,
-    /// since sqlx does not know that it is in a transaction.
+    /// If dropped half-way, the transaction must be rolled back. A transaction that was begun for the call is rolled
+    /// back, except on a connection outside a pool whose call is dropped while the `BEGIN` is in progress: close that
+    /// connection, since sqlx does not know that it is in a transaction.
     pub async fn run<V, E, B>(self, body: B) -> Result<V, E>
     where
         Result<V, E>: Outcome<P>,

@@ -37,8 +37,8 @@ use crate::store::{Listed, ReadReply};
 ///
 /// Once it is known what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, an
 /// operator settles it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or
-/// [`reset`](Self::reset). They change the record only if it is still the one that is shown here. The record remembers
-/// the change, if it has room: [`history`](Self::history), with the name of the operator and the reason that
+/// [`reset`](Self::reset). They change the record only if it is unchanged since this entry was read. The record
+/// remembers the change, if it has room: [`history`](Self::history), with the name of the operator and the reason that
 /// [`signed`](Self::signed) adds. A body that was alive and succeeds after the change takes its traces away.
 ///
 /// # The type of an answer
@@ -134,7 +134,7 @@ pub enum EntryState {
 }
 
 impl Entry {
-    /// The entry of the record under this key, for a call with this fingerprint.
+    /// The entry under this key, for a call with this fingerprint.
     pub(crate) async fn read(
         core: &Arc<Core>,
         key: RecordKey,
@@ -159,7 +159,7 @@ impl Entry {
         }
     }
 
-    /// The entry of a listed record, of which a listing reads the header alone.
+    /// The entry of a listed record, which has the header alone.
     pub(crate) fn listed(core: &Arc<Core>, listed: Listed) -> Self {
         let bytes = Bytes::copy_from_slice(&listed.header.encode());
         let (plain, policy) = (core.plain_of(listed.key.digest()), core.defaults.clone());
@@ -249,7 +249,7 @@ impl Entry {
         self.record.journal().recorded_attempts()
     }
 
-    /// What has happened to the record, from first to last: attempts that have ended, and acts of operators; at most 16.
+    /// Attempts that have ended, and acts of operators, oldest first: at most 16.
     ///
     /// Empty where [`recorded_attempts`](Self::recorded_attempts) is, unless an operator has changed the record. A
     /// [purge](Self::expire) is remembered if a call follows it within 10 seconds.
@@ -258,8 +258,9 @@ impl Entry {
         HistoryEvent::all_of(&self.record.journal())
     }
 
-    /// Adds to the next change the name of the operator, of at most 64 bytes, and the reason, of at most 256; longer ones
-    /// are cut. Both are stored in plain text, for [`history`](Self::history).
+    /// Signs the next change with the operator's name and a reason.
+    ///
+    /// The name has at most 64 bytes and the reason 256; longer texts are cut. Both are stored in plain text, for [`history`](Self::history).
     pub fn signed(mut self, operator: impl Into<String>, reason: impl Into<String>) -> Self {
         self.signature = (operator.into(), reason.into());
         self
@@ -346,8 +347,9 @@ impl Entry {
         self.record.header.journal == JournalKind::Steps
     }
 
-    /// The size of the record in bytes, without what the store adds to it; `None` for an entry of a
-    /// [listing](crate::Engine::entries), which reads headers alone.
+    /// The size of the record, without the store's overhead.
+    ///
+    /// `None` for an entry of a [listing](crate::Engine::entries), which reads headers alone.
     #[must_use]
     pub fn record_bytes(&self) -> Option<usize> {
         (!self.listed).then(|| self.record.bytes().len())
@@ -379,7 +381,7 @@ impl Entry {
     /// # Errors
     ///
     /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the
-    /// record is of another request than the entry; [`ErrorKind::Changed`] if the record is no longer the one that was
+    /// record is of another request than the entry; [`ErrorKind::Changed`] if the record has changed since it was
     /// shown, or holds the answer of a body; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if
     /// the value is too large, or its type does not write it or read it back. With each of these nothing has changed.
     /// [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: get the entry again.
@@ -392,7 +394,7 @@ impl Entry {
         self.answer(encoded, type_name::<T>()).await
     }
 
-    /// Stores this business error as the answer of a call that failed for good.
+    /// Stores this business error as the answer.
     ///
     /// It is kept for `error_ttl`, and at least for as long as the record that it settles was to be kept.
     ///
@@ -409,7 +411,7 @@ impl Entry {
         self.answer(encoded, type_name::<E>()).await
     }
 
-    /// Stores this JSON as the answer, for a program without the function's type.
+    /// Stores this JSON as the answer, without the function's type.
     ///
     /// As [`resolve`](Self::resolve), but whether the function can read the answer is not checked: `json` must be what
     /// its value serializes to, without the `Result`. An answer that it cannot read is
@@ -427,7 +429,7 @@ impl Entry {
         self.answer_json(OutcomeKind::Value, json).await
     }
 
-    /// Stores this JSON as the business error of a call that failed for good.
+    /// Stores this JSON as the business error of a call.
     ///
     /// As [`resolve_error`](Self::resolve_error), with the limits of [`resolve_json`](Self::resolve_json).
     ///
@@ -511,7 +513,7 @@ impl Entry {
         self.changed_of(journal, verb, &[])
     }
 
-    /// The same, with an act for each of these steps, or one without a step.
+    /// As `changed`, with an act per step, or one without a step.
     fn changed_of(
         &self,
         journal: &Journal,
@@ -538,7 +540,7 @@ impl Entry {
             said.clone_into(&mut act.step);
             with = with.with(&act.entry(*step));
         }
-        // One that the store would not read again is not written.
+        // A journal that the store would refuse to read is not written.
         let fits = self.core.takes_journal(&with);
         if fits { with } else { journal.clone() }
     }
@@ -578,7 +580,7 @@ impl Entry {
         })
     }
 
-    /// Ends the claim of a process that is gone, before its lease is over.
+    /// Ends the claim of a crashed process before its lease is over.
     ///
     /// For a [running](EntryState::Running) or [abandoned](EntryState::Abandoned) entry. The attempt counts as
     /// abandoned, the request and the [steps](crate::step()) are kept, and the next call runs the body if an attempt is
@@ -590,7 +592,7 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Changed`] if no claim is held or abandoned, or if it is no longer the one that was shown: nothing has
+    /// [`ErrorKind::Changed`] if no claim is held or abandoned, or if it has changed since it was read: nothing has
     /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was released: get the entry again.
     ///
     /// # Cancel safety
@@ -626,8 +628,8 @@ impl Entry {
     /// Resets the record, and lets it expire in 10 seconds.
     ///
     /// For records that are no longer needed, such as those of an operation that is gone. As after
-    /// [`reset`](Self::reset), the next call runs the body, and counts as the first attempt: **if the effect had happened,
-    /// it happens again.** Once expired, the key is one that was never used. The 10 seconds are for requests of an
+    /// [`reset`](Self::reset), the next call runs the body, and counts as the first attempt: **if the effect had
+    /// happened, it happens again.** Once expired, the key counts as unused. The 10 seconds are for requests of an
     /// earlier attempt that may still be on their way.
     ///
     /// # Errors
@@ -638,7 +640,7 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn expire(self) -> Result<(), Error> {
-        // What a listing has not read is not worth a request for each record.
+        // A listing reads headers alone; a request per record would cost too much.
         let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge);
         let header = Header {
             retain: RELEASED_AT_LEAST,

@@ -58,7 +58,7 @@ pub(crate) struct Lease {
     /// Grows when the claim is granted anew: replies about an older grant are ignored.
     grants: AtomicU32,
     lost_notify: Notify,
-    /// The leader of the calls of this process that wait for the answer.
+    /// The leader of this process's calls that await the answer.
     leader: Leader,
     /// The steps of its body, and of earlier attempts.
     pub(crate) steps: StepLog,
@@ -81,8 +81,7 @@ pub(crate) struct RenewalSlot {
     /// The unknown outcome that takes the place of the claim is sent. Its reply, and not that of a renewal, decides
     /// whether a missing claim is a loss.
     unknown_sent: AtomicBool,
-    /// The record says that the outcome is unknown, until the answer is complete. A renewal that finds no claim is no
-    /// loss.
+    /// The record holds an unknown outcome until the answer is complete. A renewal that finds no claim is no loss.
     unclaimed: AtomicBool,
     /// The store has the answer: no body needs the claim any more.
     answered: AtomicBool,
@@ -192,12 +191,12 @@ impl Lease {
         self.slot.body_ended.store(true, Ordering::Release);
     }
 
-    /// Marks the answer of the body as one that is collected.
+    /// Marks the answer of the body as collected.
     pub(crate) fn mark_collected(&self) {
         self.slot.collected.store(true, Ordering::Release);
     }
 
-    /// Marks the claim as one that the record may cease to have: its outcome becomes unknown until the answer is complete.
+    /// Marks a claim that the record may lose: its outcome becomes unknown until the answer is complete.
     pub(crate) fn mark_unknown_sent(&self) {
         // Set before the unknown outcome is sent, and so before a renewal can find it.
         self.slot.unknown_sent.store(true, Ordering::Release);
@@ -289,7 +288,7 @@ impl Lease {
         self.leader.resign();
     }
 
-    /// Waits until the claim is lost, or the lease has run out unrenewed.
+    /// Waits until the claim is lost, or the lease has run out.
     pub(crate) async fn until_lost(&self) {
         let clock = &*self.clock;
         loop {

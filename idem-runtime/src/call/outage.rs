@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::store::Reach;
 
-/// The part of `claim_deadline` for which a call retries while an outage lasts.
+/// Part of `claim_deadline` for retries during an outage.
 const PART: u32 = 8;
 /// Lower bound of that part: connections remember a failed attempt for up to 100 ms, and the first call after a
 /// recovery must find the server.
 const LEAST: Duration = Duration::from_millis(250);
-/// How many times `claim_deadline` an outage is remembered without a call that observes it.
+/// How many times `claim_deadline` an unobserved outage is remembered.
 const REMEMBERED: u32 = 8;
-/// A store that has replied within this part of `claim_deadline` is busy, not unreachable.
+/// A store with a reply within this part of `claim_deadline` is busy.
 const RECENT: u32 = 2;
 /// Precision of the last reply's time, in microseconds: not every reply is recorded.
 const GRAIN: u64 = 20_000;
@@ -24,9 +24,9 @@ const GRAIN: u64 = 20_000;
 /// has failed for all of that time, later claims retry for a part of it, until one has a reply. A request that is in
 /// flight is awaited as before: a reply may be slow, and a recovered server may be slow to connect to.
 ///
-/// A claim without a reply, or one that the store's queue refused, does not reveal the cause. A flood slows a
-/// store until claims time out, and must not turn off the protection against it. So a missing reply is an outage only if the
-/// store has not replied to anything else of this engine lately.
+/// A claim that has no reply, or that the store's queue refused, does not reveal the cause. A flood slows a store until
+/// claims time out, and must not turn off the protection against it. So a missing reply is an outage only if the store
+/// has not replied to anything else of this engine lately.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// End of the outage, in microseconds of the engine's clock; 0: the store has replied since.
@@ -36,7 +36,7 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    /// For how long a claim that begins at `now` is retried after errors.
+    /// How long a claim that begins at `now` is retried.
     pub(crate) fn retry_time(&self, now: Duration, claim_deadline: Duration) -> Duration {
         if u128::from(self.until.load(Ordering::Relaxed)) <= now.as_micros() {
             return claim_deadline;
@@ -44,14 +44,14 @@ impl Outage {
         (claim_deadline / PART).max(LEAST).min(claim_deadline)
     }
 
-    /// Records that a claim has failed until `now`, for all of its tries.
+    /// Records that all tries of a claim have failed by `now`.
     pub(crate) fn record_failure(&self, now: Duration, claim_deadline: Duration) {
         let until = now.saturating_add(claim_deadline.saturating_mul(REMEMBERED));
         let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// Records a reply of the store, received at this moment at the earliest.
+    /// Records a reply of the store at this moment or later.
     pub(crate) fn record_reply(&self, at: Duration) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX).max(1);
         // Throttled, because every call reads this cache line.
@@ -61,7 +61,7 @@ impl Outage {
         }
     }
 
-    /// Whether a claim that failed by `now` failed for want of a store; `None`: there was no reply at all.
+    /// Whether a claim failed by `now` for want of a store; `None`: there was no reply at all.
     pub(crate) fn is_outage(
         &self,
         reach: Option<Reach>,

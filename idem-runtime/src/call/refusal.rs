@@ -42,8 +42,9 @@ pub(crate) fn other_type(operation: &Operation) -> Error {
 /// Retry delay of a call whose answer is being streamed.
 const STREAMING: Duration = Duration::from_secs(2);
 
-/// The error of a finished record without an answer, `left` before its end and at `now` by the calendar. A stream is
-/// recorded for `max_run` at most.
+/// The error of a finished record without an answer.
+///
+/// A stream is recorded for `max_run` at most.
 pub(crate) fn unanswered(
     operation: &Operation,
     record: &Record,
@@ -85,13 +86,13 @@ pub(crate) fn unknown(
     Error::new(ErrorKind::Unknown { since }, operation.clone()).detail(detail)
 }
 
-/// Whether a body ended with a business error, even one that is not stored: see
+/// Whether a business error, even an unstored one, ended the body: see
 /// [`EncodedAnswer`](crate::outcome::codec::EncodedAnswer).
 pub(crate) fn is_business_error(outcome: OutcomeKind, schema: u32) -> bool {
     outcome == OutcomeKind::Error || outcome == OutcomeKind::Tombstone && schema != 0
 }
 
-/// Maps a store error to the error of a call that got no claim.
+/// The error of a call whose claim failed with a store error.
 pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
     let kind = match error.kind() {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,

@@ -1,4 +1,4 @@
-//! One wait for a body of another process, for all calls of a key.
+//! One wait for a body elsewhere, for all calls of a key.
 //!
 //! It runs on the engine's own thread, so that it depends neither on any one of the waiting calls being polled, nor on
 //! the runtime of that call.
@@ -25,7 +25,7 @@ pub(crate) struct Running {
     pub(crate) lease_left: Duration,
 }
 
-/// Polls the store, and waits for its notifications, until the followers have an outcome.
+/// Polls the store, and awaits its notifications, until an outcome.
 pub(crate) struct RemoteWait {
     core: Arc<Core>,
     key: RecordKey,
@@ -137,7 +137,7 @@ impl RemoteWait {
         watch.ok()?.ok()?
     }
 
-    /// Reads the record, with the exact life of an answer if a caller needs it.
+    /// Reads the record, with an exact life if a caller needs it.
     async fn poll(&self) -> PollResult {
         match self.poll_once(false).await {
             // A caller needs the age of the answer.

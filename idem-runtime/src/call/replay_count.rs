@@ -7,7 +7,7 @@ tokio::task_local! {
     static SEEN: Cell<ReplayCount>;
 }
 
-/// The number of calls that a watched task has made, and of those replayed from their record.
+/// Calls of a watched task, and those replayed from their record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplayCount {
     calls: u32,

@@ -38,8 +38,7 @@ use crate::policy::OnLeaseLost;
 /// A call in progress.
 #[must_use = "the body runs only when the call is awaited"]
 pub struct Run<O, P, S: BodySlot> {
-    // A dropped call drops its body first, so that what the body owns, such as an open transaction, is dropped before
-    // its key is released.
+    // A dropped call drops its body first, so that the transaction that it may own ends before its key is released.
     body: TypedBody<O, P, S>,
     drive: Drive,
 }
@@ -65,7 +64,7 @@ impl<F> BodySlot for Box<Option<F>> {
     type Body = F;
 }
 
-/// Replays the stored answer, or runs `body` under a claim and stores its result.
+/// Replays the stored answer, or runs `body` and stores its result.
 ///
 /// The call is admitted when this function is called, and claims its key when the future is polled: so the future
 /// stores little besides the body. An expansion awaits it at once. On a replay `body` is not polled, so no part of it
@@ -128,7 +127,7 @@ impl<O, P, S: BodySlot> OwnedBody for TypedBody<O, P, S> {
 
 debug_fields!([O, P, S: BodySlot] Run<O, P, S> {});
 
-/// As [`run`], with the body in a task of its own, which survives its caller.
+/// As [`run`], with the body in a task that survives its caller.
 pub fn run_in_task<O, P, F>(call: Call, output: Output<O, P>, body: F) -> impl Future<Output = O>
 where
     F: Future<Output = O> + Send + 'static,
@@ -182,8 +181,8 @@ where
     }
 }
 
-/// Runs the task in the caller's span, so that the body's events stay part of it. If the caller has gone, the span
-/// lasts until the body has ended.
+/// Runs the task in the caller's span, of which its events are part. If the caller has gone, the span lasts until the
+/// body has ended.
 #[cfg(feature = "tracing")]
 fn in_span<F: Future>(task: F) -> impl Future<Output = F::Output> {
     tracing::Instrument::in_current_span(task)
@@ -212,7 +211,7 @@ trait PolledBody: OwnedBody {
     fn output(&mut self) -> &mut dyn AnyOutput;
 }
 
-/// A boxed future, because it is much larger than the body of most calls, which the caller also stores.
+/// Boxed, because it is larger than most bodies.
 type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The progress of a call after its admission.
@@ -240,7 +239,7 @@ enum CallStage {
         /// Whether the output is that of this call's body.
         own: bool,
     },
-    /// The body or its destructor has panicked, and the key is settled first.
+    /// A panic of body or destructor; the key is settled first.
     Panicked(BoxedWait, Panic),
     /// The output is set.
     Ended,
@@ -280,7 +279,7 @@ enum RunEnd {
 }
 
 impl Drive {
-    /// Admits the call, or sets its output from a known answer or refusal.
+    /// Admits the call, or sets its output.
     fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
         let mut drive = Self {
             engine: None,
@@ -375,8 +374,8 @@ impl Drive {
         Poll::Ready(())
     }
 
-    /// Polls until the output is set. The body is dropped by then, and before its key is released: what it owns, such
-    /// as an open transaction, is undone first.
+    /// Polls until the output is set. The body is dropped before its key is released, so that an open transaction of
+    /// its own is undone first.
     fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<()> {
         self.watched(|drive, times| drive.go_on(cx, body, times))
     }
@@ -498,7 +497,7 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
-        // What a dropped call leaves behind is of its span, and the watch reports the end after that.
+        // The remains of a dropped call belong to its span, and the watch reports the end after that.
         self.watched(|drive, _| drive.stage = CallStage::Ended);
     }
 }

@@ -55,7 +55,7 @@ impl Drop for Counted {
     }
 }
 
-/// How many bodies of each scope may run at once, and how many do.
+/// The limit of running bodies per scope, and their counts.
 ///
 /// A scope without a running body has no entry, so that the map is no larger than the number of running bodies.
 #[cfg_attr(
@@ -112,7 +112,7 @@ impl Drop for CountedInScope {
 /// Whether one more record may be written; if not, the delay before a retry.
 pub(crate) type Quota = dyn Fn() -> Result<(), Duration> + Send + Sync;
 
-/// Limits that a call passes before its claim, besides those of its engine.
+/// Limits before a call's claim, besides those of its engine.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) running: Option<Arc<RunLimit>>,

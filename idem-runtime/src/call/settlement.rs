@@ -102,7 +102,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// The record with the rest of a chosen life, so long after the first send. `None`: the record as it is.
+    /// The record with the rest of a chosen life, after a repeated send. `None`: the record as it is.
     fn shortened(&self, elapsed: Duration) -> Option<Bytes> {
         if !self.is_life_chosen || elapsed.is_zero() {
             return None;
@@ -134,7 +134,7 @@ impl Ending {
         )
     }
 
-    /// Whether the caller gets an answer that other callers are to get as well.
+    /// Whether the caller and its duplicates get an answer.
     fn is_answer(&self) -> bool {
         matches!(self, Self::Complete { finished, .. } if finished.outcome != OutcomeKind::Unknown)
     }
@@ -156,8 +156,8 @@ impl HeldClaim {
         self.core.emit_labelled(key, label, kind);
     }
 
-    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
-    /// class of an error was applied by `Encoded::by_class`.
+    /// Completes or releases the claim, by the result of the body: stores the outcome, or releases the key. The class
+    /// of an error was applied by `Encoded::by_class`.
     pub(crate) fn settle(self, encoded: Encoded) -> Settling {
         let (format, lease) = (&self.core.format, &self.lease);
         let fingerprint = lease.claim().fingerprint;
@@ -199,7 +199,7 @@ impl HeldClaim {
         self.send_ending_within(Duration::ZERO, ending).await;
     }
 
-    /// Settles the claim of a body that was dropped because its lease was lost.
+    /// Settles the claim of a body dropped for a lost lease.
     pub(crate) fn settle_after_lost_lease(self) -> Settling {
         Box::pin(async move {
             let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
@@ -211,7 +211,7 @@ impl HeldClaim {
         })
     }
 
-    /// Settles the claim of a body that was dropped before it began, or for a step of an unknown outcome.
+    /// Settles the claim of a body dropped before its begin or at a step.
     pub(crate) fn settle_without_body(self, stop: Box<Stop>) -> Settling {
         Box::pin(async move {
             match *stop {
@@ -294,14 +294,14 @@ impl HeldClaim {
         Ending::Release(remains, end)
     }
 
-    /// Adds the end of this attempt to a journal, and the label of the key, if attempts are recorded and this is one.
+    /// Adds the end of this attempt and the label to a journal.
     fn record_attempt(&self, journal: Journal, end: AttemptEnd) -> Journal {
         let claim = self.lease.claim();
         match &self.core.recorder {
             Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
                 let attempt = recorder.attempt(&claim, end, self.core.clock.calendar());
                 let attempt = attempt.entry();
-                // One that the store would not read again is not written.
+                // A journal that the store would refuse to read is not written.
                 let fits = |journal: &Journal| self.core.takes_journal(journal);
                 let labelled = (self.policy().label.as_ref())
                     // A journal is appended to: the first label stays.
@@ -315,7 +315,7 @@ impl HeldClaim {
         }
     }
 
-    /// Finishes the bytes of an answer, whose record remembers the attempts before it.
+    /// Finishes the record of an answer, with the attempts before it.
     fn finish(&self, answer: EncodedAnswer) -> Ending {
         let EncodedAnswer {
             outcome,
@@ -347,7 +347,7 @@ impl HeldClaim {
         }
     }
 
-    /// The ending of an attempt whose effect may or may not have happened.
+    /// The ending of an attempt of unknown effect.
     pub(super) fn unknown_ending(&self, cause: Cause) -> Ending {
         let end = match cause {
             Cause::Cancelled => AttemptEnd::Cancelled,
@@ -700,7 +700,7 @@ impl HeldClaim {
         }
     }
 
-    /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
+    /// Sends the release until a reply or its deadline; then the lease lapses.
     async fn send_release(
         &self,
         remains: Remains,
@@ -711,7 +711,7 @@ impl HeldClaim {
         let owner = self.lease.claim().owner;
         let moment = self.core.clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
-        // What the record has is replaced, even by nothing: a step may have begun without an effect.
+        // The record's journal is replaced, even by nothing: a step may have begun without an effect.
         let released = self.lease.steps.released();
         let replaces = released.is_some();
         let mut journal = released.unwrap_or_default();
@@ -908,7 +908,7 @@ pub(super) fn adopt(
     outcome
 }
 
-/// The error of a call whose body was dropped while no other has begun.
+/// The error of a dropped body without a successor.
 fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
         "it was this one: its lease was lost, and its body was cancelled for that, as \
@@ -916,7 +916,7 @@ fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     )
 }
 
-/// The error of the outcome of this attempt, which is unknown from now on.
+/// The error of an outcome that is unknown from now on.
 fn unknown_now(core: &Core, lease: &Lease, cause: Cause) -> Error {
     let (operation, attempt) = (lease.key.operation(), lease.claim().attempts);
     let age = (core.clock.calendar(), Duration::ZERO);

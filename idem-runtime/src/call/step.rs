@@ -70,7 +70,7 @@ tokio::task_local! {
 /// parallel (`join!`). In a loop the name is a tuple: `step(("ship", item.id), …)`. The same name twice in an attempt
 /// is [`ErrorKind::InvalidStep`]. A renamed step is another step, and runs.
 ///
-/// The first part of the name is shown to operators; put what is confidential into the others.
+/// The first part of the name is shown to operators; put confidential parts into the others.
 ///
 /// # Results
 ///
@@ -92,8 +92,8 @@ tokio::task_local! {
 ///
 /// # Limits
 ///
-/// A call has at most 64 steps, whose results take at most 256 KiB together, or what a record of the store may take. A
-/// step over these limits is refused before it starts; a result over them is returned, and later attempts get
+/// A call has at most 64 steps, whose results take at most 256 KiB together, or as much as a record of the store may
+/// hold. A step over these limits is refused before it starts; a result over them is returned, and later attempts get
 /// [`ErrorKind::NotStored`] without a second run. Steps do not nest. A body in a transaction (`tx = …`) has none: what
 /// it wrote is undone together.
 ///
@@ -223,7 +223,7 @@ pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
     running: Option<RunningStep>,
 }
 
-/// What a step is, before its start.
+/// Description of a step before its start.
 struct Setup {
     context: Option<Context>,
     name: Result<(KeyDigest, String), KeyError>,
@@ -322,7 +322,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
         self
     }
 
-    /// Asks `hook` about a step that was interrupted or whose outcome is unknown.
+    /// Asks `hook` about an interrupted step or an unknown outcome.
     ///
     /// `Landed` is the step's value, and is recorded; after `NotLanded` the step runs, if the claim is still held; after
     /// `Unknown` and an error the caller gets [`ErrorKind::Unknown`], the key is released as after a system error, and
@@ -347,7 +347,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
         }
     }
 
-    /// Sets what the step was called with.
+    /// Sets the input of the step.
     ///
     /// A recorded result of another input is [`ErrorKind::Mismatch`].
     pub fn input<T: ToFingerprint + ?Sized>(mut self, input: &T) -> Self {
@@ -406,7 +406,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
     }
 }
 
-/// A step with this context, or that of the body in this task. Refused outside of a body, and inside of another step.
+/// A step of this context, or of the task's body. Refused outside of a body, and inside of another step.
 pub(super) fn admitted(
     context: Option<Context>,
     name: Result<(KeyDigest, String), KeyError>,

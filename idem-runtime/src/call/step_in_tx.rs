@@ -99,8 +99,9 @@ impl Steps {
         life.saturating_add(policy.lease()).min(LONG)
     }
 
-    /// Adds the result of a step that an earlier attempt has committed to the journal of the call, which lives for as
-    /// long as it is retried. `record` is that of the step. Fails if the claim is lost.
+    /// Adds the committed result of the step with this `record` to the call's journal.
+    ///
+    /// Fails if the claim is lost.
     pub(crate) async fn keep_committed(
         &self,
         step: &StepIdentity,
@@ -222,8 +223,8 @@ impl Steps {
 /// undoes both.
 ///
 /// Two attempts that overlap do not both write: the later one waits for the transaction of the earlier one, and gets
-/// its result. An attempt that has lost its lease does not begin, and one that loses it before the end of `part` writes
-/// nothing.
+/// its result. An attempt that has lost its lease does not begin, and an attempt that loses it before the end of `part`
+/// writes nothing.
 ///
 /// The result is in a record of its own, under the operation `<operation>/<step>`, not in the journal of the call:
 /// [`Entry::steps`](crate::admin::Entry::steps) does not show it. [`Entry::reset`](crate::admin::Entry::reset) of the
@@ -315,7 +316,7 @@ where
 enum Begun {
     /// It is the body of this call. Nothing is kept of it if the engine is disabled.
     Call(Step, Option<(Steps, StepIdentity)>, Call),
-    /// An earlier version of the function had it outside of a transaction, and recorded this.
+    /// An earlier version of the function ran the step without a transaction.
     Answered(Steps, StepIdentity, StoredAnswer),
 }
 

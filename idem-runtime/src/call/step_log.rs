@@ -117,8 +117,8 @@ impl StepLog {
         Some(self.0.get()?.log.lock())
     }
 
-    /// Begins a step whose first entry, or only one, has at least this many bytes. The journal has at most
-    /// `max_bytes`. Returns its last entry, if an earlier attempt has recorded it.
+    /// Begins a step whose first entry has at least this many bytes. The journal has at most `max_bytes`. Returns its
+    /// last entry, if an earlier attempt has recorded it.
     pub(crate) fn enter(
         &self,
         step: StepDigest,
@@ -148,7 +148,7 @@ impl StepLog {
         Ok(found)
     }
 
-    /// The length of the journal, with what is not in the store yet.
+    /// The length of the journal, with its unsent entries.
     pub(crate) fn len(&self) -> usize {
         self.there().map_or(0, |log| log.bytes.len())
     }
@@ -194,7 +194,7 @@ impl StepLog {
         self.0.get_or_init(Box::default).sending.lock().await
     }
 
-    /// The whole journal, and how many of its bytes are in the store.
+    /// The whole journal, and the number of its stored bytes.
     pub(crate) fn journal(&self) -> (Journal, usize) {
         match self.there() {
             Some(log) => (Journal::new(Bytes::copy_from_slice(&log.bytes)), log.known),
@@ -202,7 +202,7 @@ impl StepLog {
         }
     }
 
-    /// What counts of the journal once the attempt has ended in good order; `None` for a first attempt without steps.
+    /// The journal that a regular end of the attempt leaves; `None` for a first attempt without steps.
     pub(crate) fn released(&self) -> Option<Journal> {
         let log = self.there()?;
         let journal = Journal::new(Bytes::copy_from_slice(&log.bytes));
@@ -262,7 +262,7 @@ impl StepLog {
         self.lock().known = 0;
     }
 
-    /// The labels of finished steps of earlier attempts that this one has not asked for.
+    /// Labels of earlier finished steps that this attempt has not run.
     pub(crate) fn unused(&self) -> Vec<String> {
         let Some(log) = self.there() else {
             return Vec::new();

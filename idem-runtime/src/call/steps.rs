@@ -154,7 +154,7 @@ impl Steps {
         self.error(ErrorKind::Unsupported, step, why)
     }
 
-    /// Refuses a step of a lost claim, since another attempt may run it, and of a body that has ended.
+    /// Refuses a step of a lost claim, or after the body.
     fn held(&self, step: &StepIdentity) -> Result<(), Error> {
         if self.lease.slot.body_has_ended() {
             let why = "the body has ended; a task that outlives it has no steps";
@@ -223,7 +223,7 @@ impl Steps {
         self.core.emit_labelled(&self.lease.key, label, kind);
     }
 
-    /// Whether a result of this type is not to be read as one of another.
+    /// Whether a result of this type may be read.
     pub(crate) fn reads(&self, stored: &StoredAnswer, [value, error]: [u32; 2]) -> bool {
         let State::Done { outcome, schema } = stored.record.header.state else {
             return false;
@@ -267,7 +267,7 @@ impl Steps {
         ))
     }
 
-    /// The time after which a step that has ended its call was dropped with it.
+    /// The pause after which a step that ended its call is dropped.
     pub(crate) fn moment(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let clock = Arc::clone(&self.core.clock);
         Box::pin(async move { clock.sleep_until(clock.now() + TURN).await })
@@ -299,7 +299,7 @@ impl Steps {
     ) -> StepEnd {
         let encoded = (self.core.format).seal(&step.digest, Fingerprint::NONE, encoded);
         let (kind, schema, body) = match encoded {
-            // What an earlier attempt began stays open.
+            // A step that an earlier attempt began stays open.
             Encoded::Release(_) if began && !self.lease.steps.is_inherited(&step.short()) => {
                 (EntryKind::Void, 0, Bytes::new())
             }
@@ -402,7 +402,7 @@ impl Steps {
         self.error(ErrorKind::StoreUnavailable, step, why)
     }
 
-    /// Sends the journal until the store has `end` bytes of it, or the deadline of the step is over.
+    /// Sends the journal up to `end`, or until the step's deadline.
     pub(super) async fn send(
         &self,
         step: &StepIdentity,
@@ -427,7 +427,7 @@ impl Steps {
         }
     }
 
-    /// Sends the journal until the store has `end` bytes of it, or the moment is over.
+    /// Sends the journal up to `end`, or until the moment.
     pub(crate) async fn append_until(&self, moment: Duration, end: usize) -> Result<(), Unsent> {
         let (core, lease) = (&self.core, &self.lease);
         let turn = moment.min(core.clock.now() + TURN);

@@ -58,7 +58,7 @@ pub struct TxRun<'t, O, P, T: SqlTransaction + ?Sized> {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Header>,
-    /// Registers the claim for repeats in this engine, where the database does not show it.
+    /// Registers a claim that the database does not show to repeats.
     claimed: Option<ClaimedKey>,
     /// Reports the end of the call.
     watch: CallWatch,
@@ -76,7 +76,7 @@ struct Part<'t, T: SqlTransaction + ?Sized> {
 }
 
 impl<T: SqlTransaction + ?Sized> Part<'_, T> {
-    /// Refuses a connection on which the client counts a transaction that the database does not have.
+    /// Refuses a connection whose client counts a lost transaction.
     async fn check(&mut self, key: &RecordKey) -> Result<(), Error> {
         let most = self.tx.most();
         self.begins = true;
@@ -97,8 +97,9 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         ))
     }
 
-    /// Refuses the answer of a body that has left a transaction of sqlx open, because the commit that follows would
-    /// only release a savepoint.
+    /// Refuses the answer of a body that left a transaction of sqlx open.
+    ///
+    /// Otherwise the commit that follows would release a savepoint and nothing else.
     fn is_even(&mut self, key: &RecordKey) -> Result<(), Error> {
         if self.tx.session().depth() == self.depth {
             return Ok(());
@@ -155,8 +156,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
 }
 
 impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
-    /// Rolls back a transaction that was begun here and not committed, because it must not stay open on a connection
-    /// that other callers will use.
+    /// Rolls back a transaction that was begun here and must not outlive the call.
     fn drop(&mut self) {
         if self.begins {
             self.tx.give_up();
@@ -268,8 +268,7 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
 }
 
 enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
-    /// Joins the counter of running bodies before leaving that of waiting calls, so that a shutdown never counts
-    /// neither.
+    /// Counted as running before it stops waiting: a shutdown sees it.
     Claim(Option<Grant>, Part<'t, T>, Unleased),
     Answer(StoredAnswer),
 }
@@ -390,7 +389,7 @@ async fn answer_under_former_name(
     }
 }
 
-/// A granted claim, and its entry in the list of the engine's keys, if there is one.
+/// A granted claim, and its entry in the engine's list.
 type Grant = (Header, Option<ClaimedKey>);
 
 enum Claimed {

@@ -1,4 +1,4 @@
-//! The steps of an entry, and the keys that its call derives for other parties.
+//! The steps of an entry, and its keys for other parties.
 
 use std::time::SystemTime;
 
@@ -23,7 +23,7 @@ pub struct RecordedStep {
     pub name: String,
     /// Its state.
     pub state: StepState,
-    /// The time of that state, by the calendar of the process that recorded it.
+    /// The time of that state, by the recording process.
     pub at: SystemTime,
 }
 
@@ -31,7 +31,7 @@ pub struct RecordedStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepState {
-    /// A step with `once` or `reconcile` has begun, and its end is not recorded: it runs, or was interrupted.
+    /// Begun with `once` or `reconcile`, without a recorded end: it runs, or was interrupted.
     Begun,
     /// It has ended so.
     Finished(OutcomeKind),
@@ -103,8 +103,8 @@ impl Entry {
     /// The key of [`Context::derive_key`](crate::Context::derive_key) in the call's body: the same in every attempt.
     ///
     /// With it an operator finds the effect at the other party. The engine must have the [digest
-    /// key](crate::EngineBuilder::digest_key) of the one that made the call, or none as it has. `None` for an entry that was
-    /// found by its digest, if the engine has a digest key: the entry of the call itself has it.
+    /// key](crate::EngineBuilder::digest_key) that the calling engine has, or neither has one. `None` for an entry that
+    /// was found by its digest, if the engine has a digest key: the entry of the call itself has it.
     #[must_use]
     pub fn derive_key(&self, label: &str) -> Option<SentKey> {
         let plain = self.plain.as_ref()?;
@@ -170,7 +170,7 @@ impl Entry {
         self.reset_to(&seen, &journal).await
     }
 
-    /// The journal with the ends of these steps, and the acts that it takes.
+    /// The journal with the ends of these steps, and its acts.
     fn settled(
         &self,
         journal: &Journal,

@@ -1,4 +1,4 @@
-//! The hook that the path of `reconcile = …` names, and its arguments.
+//! The hook of `reconcile = …` and its arguments.
 
 use std::marker::PhantomData;
 

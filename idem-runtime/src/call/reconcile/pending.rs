@@ -13,7 +13,7 @@ use crate::record::transition::{ClaimRequest, Needs};
 /// An earlier attempt to reconcile, and the result.
 pub(crate) struct PendingReconcile {
     pub(super) core: Arc<Core>,
-    /// The claim to run the body, sent after the verdict that nothing landed.
+    /// The claim to run the body after `NotLanded`.
     pub(super) request: ClaimRequest,
     stop: Lock<Option<Stop>>,
 }

@@ -16,8 +16,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const RETAIN: Duration = Duration::from_hours(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
 
-/// A store whose `poll` reports that the life of an answer has just begun, unless `exact`: as in Redis, where a plain
-/// `GET` does not return the age.
+/// A store whose `poll` reports a fresh answer, unless `exact`: as in Redis, where a plain `GET` does not return the
+/// age.
 #[derive(Debug)]
 struct PolledStore {
     store: MemoryStore,
@@ -47,8 +47,8 @@ impl Forward for PolledStore {
     }
 }
 
-/// The remaining life of a 200 s old answer in seconds, as calls receive it: waiting calls, and whether they may report
-/// it; the next call, from the local cache; the next call that reports it.
+/// The rest of a 200 s old answer's life, as calls see it: waiting calls, and whether they may report it; the next
+/// call, from the local cache; the next call that reports it.
 type RemainingLife = (u64, bool, Option<u64>, Option<u64>);
 
 /// `seen`: how long ago the body was seen to run. `exact`: `poll` returns the exact remaining life. `dated`: the

@@ -67,7 +67,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         }
     }
 
-    /// Undoes what the body has written. The call ends with this error, and nothing of it is stored.
+    /// Undoes the writes of the body. The call ends with this error, and nothing of it is stored.
     pub(crate) async fn give_up(mut self, error: Error) -> O {
         self.body_ended(CallOutcome::refused(&error));
         let span = self.watch.span();
@@ -103,7 +103,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         undone
     }
 
-    /// Stores the output of the body, or undoes the call's part, by the class of the output.
+    /// Stores the output, or undoes the call's part, by its class.
     async fn store_or_undo(&mut self) {
         let attempt = self
             .claim

@@ -18,7 +18,7 @@ use crate::identity::operation::RecordKey;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current};
 use crate::store::ReadReply;
 
-/// The wait for the commit after a body, with `on_running = reject` as well.
+/// The wait for the commit after a body, under `reject` too.
 const COMMIT: Duration = Duration::from_millis(100);
 /// The retry hint of a refused call.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -52,12 +52,12 @@ impl Holder {
     }
 }
 
-/// An entry in the list of claimed keys, for repeats in this engine.
+/// A claimed key in the engine's list, for repeats.
 pub(super) struct ClaimedKey {
     core: Arc<Core>,
     key: KeyDigest,
     id: u64,
-    /// Whether the claim may outlast the body, because the caller ends the transaction.
+    /// Whether the claim outlasts the body in the caller's transaction.
     is_claimed: bool,
 }
 
