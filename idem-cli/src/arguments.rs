@@ -9,7 +9,7 @@ use idem_runtime::admin::{Entries, Entry, EntryFilter};
 use crate::state::StateFilter;
 use crate::text::{parse_duration, parse_interval};
 
-/// Inspects and settles the records of idem in Redis, PostgreSQL, MySQL or SQLite.
+/// Inspects and settles the records of idem in a store.
 ///
 /// Exit codes: 0 done; 1 no record, a finding of level `fail`, or nothing was changed; 2 wrong arguments; 3 the store
 /// cannot be reached.
@@ -32,8 +32,8 @@ pub(crate) struct Connection {
     /// `redis+cluster://host,host`, `postgres://`, `mysql://`, `sqlite:file`. The password is better in `IDEM_PASSWORD`.
     #[arg(long, global = true, env = "IDEM_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// URL of the Redis in front, where `--store` is the durable store of a `LayeredStore`: its copies of answers are
-    /// withdrawn with them. The password is better in `IDEM_FRONT`.
+    /// URL of the Redis in front of a `LayeredStore`'s `--store`: its copies of answers are withdrawn with them. The
+    /// password is better in `IDEM_FRONT`.
     #[arg(
         long,
         global = true,
@@ -101,15 +101,15 @@ pub(crate) enum Verb {
     Why(Why),
     /// Counts records by operation and state.
     Stats(Stats),
-    /// Ends the claim of a process that is gone, so that the next call need not wait for its lease.
+    /// Ends the claim of a crashed process before its lease is over.
     Release(Release),
     /// Gives a call of unknown outcome its answer.
     Resolve(Resolve),
     /// Takes a record back: the next call runs the body again.
     Reset(Reset),
-    /// Removes records of an operation: as `reset`, and they expire within seconds. Without `--state`, answered and released
-    /// ones; a running one never, nor one that is written after the purge began. On Redis, an operation that cannot be told
-    /// from others needs `--abbreviated`.
+    /// Removes records of an operation: as `reset`, and they expire within seconds. Without `--state`, answered and
+    /// released ones; running records never, nor records written after the purge began. On Redis, an operation that
+    /// cannot be told from others needs `--abbreviated`.
     Purge(Purge),
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Ls {
     /// Only records whose label contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// List the oldest records of the whole store, first the oldest, in place of a page.
+    /// List the oldest records of the whole store instead of a page.
     #[arg(long, conflicts_with = "after")]
     pub(crate) oldest: bool,
     /// The most records to list.
@@ -181,7 +181,7 @@ impl Filter {
 /// The pace of a scan.
 #[derive(Args)]
 pub(crate) struct Scan {
-    /// The most records to examine in a second, so that other clients of the server are not delayed.
+    /// Records to examine per second at most, to spare the server.
     #[arg(long, value_name = "RECORDS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
 }
@@ -262,7 +262,7 @@ pub(crate) struct Resolve {
     /// The business error as JSON, as the function's error serializes; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]
     pub(crate) error: Option<String>,
-    /// Show the form of the answers that are stored for the operation, and change nothing.
+    /// Show the form of the operation's stored answers; change nothing.
     #[arg(long)]
     pub(crate) sample: bool,
     /// The status, where an answer is a response or a handler's `Reply`.
@@ -274,7 +274,7 @@ pub(crate) struct Resolve {
     /// Do not compare the answer with the stored ones of the operation.
     #[arg(long)]
     pub(crate) unchecked: bool,
-    /// How long the answer is kept, if that is longer than the record was to be kept.
+    /// Life of the answer, if longer than the rest of the record's.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
@@ -288,12 +288,11 @@ pub(crate) struct Reset {
     /// Forget finished steps as well: the next call runs all of them.
     #[arg(long)]
     pub(crate) drop_steps: bool,
-    /// The step of this name did not happen, and the next call runs it. For a step whose outcome is unknown.
-    /// May be repeated.
+    /// The step did not happen: the next call runs it. For a step whose outcome is unknown. May be repeated.
     #[arg(long, value_name = "STEP", conflicts_with = "drop_steps")]
     pub(crate) not_done: Vec<String>,
-    /// The step of this name happened, and the next call gets this value of it, as the step's `Ok` value serializes: `null`
-    /// for `()`. For a step whose outcome is unknown. May be repeated.
+    /// The step happened: the next call gets this `Ok` value, as serialized: `null` for `()`. For a step whose outcome
+    /// is unknown. May be repeated.
     #[arg(long, value_name = "STEP=JSON", conflicts_with = "drop_steps", value_parser = parse_step)]
     pub(crate) done: Vec<(String, String)>,
     /// Leave other steps of unknown outcome to their `reconcile` hooks.

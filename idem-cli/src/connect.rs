@@ -25,11 +25,11 @@ pub(crate) struct Connected {
 /// A future of a [`Durable`].
 type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'a>>;
 
-/// What a store does for an operator beside the operations of calls.
+/// Operations of a store for an operator, beside those of calls.
 pub(crate) trait Durable {
     fn findings(&self) -> Asked<'_, Findings>;
 
-    /// Whether the names of records have a part of their operation, so that several operations may be listed as one.
+    /// Whether names contain a part of the operation, which others may share.
     fn abbreviates(&self) -> bool {
         false
     }
@@ -88,7 +88,7 @@ impl Connection {
         Address::parse(url, std::env::var("IDEM_PASSWORD").ok().as_deref())
     }
 
-    /// An error for an option of a feature that this build has not, or of another store.
+    /// Refuses an option of another store, or of a missing feature.
     fn check_options(&self) -> Result<(), Failure> {
         let is_tls =
             |url: &Option<String>| url.as_ref().is_some_and(|url| url.starts_with("rediss"));

@@ -89,7 +89,7 @@ fn micros(duration: Duration) -> String {
     format!("{}.{:02} ms", micros / 1_000, micros % 1_000 / 10)
 }
 
-/// Makes one step of a listing, which takes a right of its own.
+/// Makes one step of a listing, which needs its own right.
 async fn listing(store: &Arc<dyn Store>, prefix: &str) -> Finding {
     const TOPIC: &str = "listing";
     let mut request = ListRequest::new(prefix.into());

@@ -75,7 +75,7 @@ const WORDS: [(&str, &str); 6] = [
     ),
 ];
 
-/// The error and its causes, outermost first, in the words of the command; parts that a former one has are left out.
+/// The error and its causes in the command's words, outermost first; parts that a former one has are left out.
 fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

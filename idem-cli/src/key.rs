@@ -60,7 +60,7 @@ pub(crate) fn formatted(template: &str, values: Value) -> Result<Value, Failure>
         .collect())
 }
 
-/// The number of `{}` in a template, in which each brace of the text is doubled.
+/// The number of `{}` in a template with doubled braces.
 fn placeholders(mut template: &str) -> usize {
     let mut number = 0;
     while let Some(at) = template.find(['{', '}']) {

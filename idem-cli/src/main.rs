@@ -64,7 +64,7 @@ struct Session {
 }
 
 impl Session {
-    /// A listing of the records of an operation, or of all, in steps of this pace.
+    /// Lists records of an operation, or all, at this pace.
     fn entries(&self, operation: Option<&String>, pace: &Pace) -> Entries {
         let entries = self.engine.entries().page_size(1_000);
         let entries = entries.step_size(pace.step_size());

@@ -35,7 +35,7 @@ pub(crate) fn document(document: &Value) -> Result<(), Failure> {
 /// has one.
 pub(crate) type Column = (&'static str, &'static str, bool);
 
-/// Writes documents as a table, whose columns are as wide as their widest cells.
+/// Writes documents as a table with columns of fitting width.
 pub(crate) fn table(out: &mut dyn Write, columns: &[Column], rows: &[Value]) -> io::Result<()> {
     let columns = columns.iter().filter_map(|&(head, member, is_rare)| {
         let cells = rows.iter().map(|row| cell(member, &row[member]));

@@ -16,7 +16,7 @@ const REST: u32 = 2;
 /// Time between two lines of progress.
 const APART: Duration = Duration::from_millis(250);
 
-/// Steps at a pace, with a line of progress on a terminal, which is cleared when this is dropped.
+/// Paced steps, with a line of progress on a terminal.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The most records of a step.
@@ -25,7 +25,7 @@ pub(crate) struct Pace {
     apart: Duration,
     /// The next step is not due before.
     due: Option<Instant>,
-    /// What the records are: `found`.
+    /// The kind of records: `found`.
     verb: &'static str,
     /// The number of these records.
     pub(crate) records: u64,

@@ -106,7 +106,7 @@ fn document(matching: Option<u64>, removed: u64, changed: u64, name: Option<&str
     json!({ "matching": matching, "removed": removed, "changed": changed, "abbreviated": name })
 }
 
-/// The operation's part of a record's name in Redis, where another operation has the same.
+/// The operation's shared part of a record's name in Redis.
 fn shared_name(operation: &str) -> Option<String> {
     let name = |operation: String| {
         let digest = KeyDigest::from_bytes([0; 32]);
@@ -150,8 +150,8 @@ impl<'a> Sweep<'a> {
 
 /// Whether a purge that began at `since` removes the record.
 ///
-/// What was written later is not what was counted. On Redis, it may be a record that this purge has reset, and that
-/// `SCAN` returns again.
+/// A record written later was not counted. On Redis, it may be a record that this purge has reset, and that `SCAN`
+/// returns again.
 fn is_removed(entry: &Entry, verb: &Purge, since: Instant) -> bool {
     // Both are durations: the clocks of the store and of this process are not compared.
     if entry.age() < since.elapsed() {

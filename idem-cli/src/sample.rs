@@ -1,4 +1,4 @@
-//! The form of stored answers, with which an answer by hand is compared.
+//! Stored answers as samples, with which an answer by hand is compared.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const MOST: usize = 16;
 const EXAMINED: usize = 20_000;
 /// The longest text of a form, in characters.
 const LONGEST: usize = 400;
-/// The member that distinguishes a stored `Reply` of a handler from a plain value.
+/// The member that distinguishes a stored `Reply` from a plain value.
 const REPLY: &str = "$reply";
 
 /// The form of a stored answer.
@@ -43,7 +43,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Reads answers of the operation of an entry, of functions whose types may be the same.
+    /// Reads answers of the operation of an entry whose types may match.
     pub(crate) async fn read(
         engine: &Engine,
         entry: &Entry,

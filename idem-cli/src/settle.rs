@@ -1,4 +1,4 @@
-//! `idem release` and `reset`: one record is changed, if it is still the one that was shown.
+//! `idem release` and `reset`: one record is changed, if it has not changed since it was shown.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::record::{self, describe};
 use crate::state;
 use crate::text::{duration, printed};
 
-/// Shows the record and what the verb does to it, asks, changes it, and reports the record that it is now.
+/// Shows the record and the effect, asks, changes it, and reports.
 pub(crate) async fn change(
     session: &Session,
     ([verb, done], yes): ([&'static str; 2], bool),
@@ -163,7 +163,7 @@ pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a step that the record does not have, and a step of unknown outcome that stays so.
+/// Refuses an absent step, and a step whose outcome stays unknown.
 fn check_steps(
     entry: &Entry,
     verb: &Reset,

@@ -74,7 +74,7 @@ pub(crate) fn is_exhausted(entry: &Entry, max_attempts: u16) -> bool {
     waits && entry.attempts() >= max_attempts
 }
 
-/// What is known of the call and what the next one gets, and what an operator may do about it.
+/// State of a call, the next answer, and an operator's options.
 pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> (&'static str, Option<&'static str>) {
     let has_attempts = entry.attempts() < max_attempts;
     let has_open_step = entry.steps().iter().any(is_open);

@@ -60,7 +60,7 @@ fn add_entry(counts: &mut Counts, entry: &Entry, max_attempts: u16) {
         EntryState::Answered(OutcomeKind::Error) => ("errors", false),
         EntryState::Answered(_) => ("values", false),
         EntryState::NotStored => ("not_stored", false),
-        // And what a later version may add: an operator should look at it.
+        // And states of a later version: an operator should look at them.
         _ => ("unknown", true),
     };
     let age = millis(entry.age());

@@ -63,7 +63,7 @@ pub(crate) fn exact(time: SystemTime) -> String {
     moment(time).replace(" UTC", &format!(".{millis:03} UTC"))
 }
 
-/// The date of a day since 1970, by the calendar of 400 years that begins on 1 March.
+/// The date of a day since 1970, by 400-year cycles from March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
@@ -100,7 +100,7 @@ pub(crate) fn records(number: u64) -> String {
 }
 
 /// A text from the store, as it may be printed: control characters could move the cursor of a terminal, and marks of
-/// direction reorder what is around them.
+/// direction reorder the text around them.
 pub(crate) fn printed(text: &str) -> String {
     let is_mark = |character| {
         matches!(

@@ -54,7 +54,7 @@ pub(crate) async fn run(session: &Session, verb: &Why) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names of instances, by the tag that an owner has of them.
+/// The names of instances by their tags in owners.
 struct Names(HashMap<u16, String>);
 
 impl Names {

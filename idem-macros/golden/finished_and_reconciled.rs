@@ -1,4 +1,4 @@
-// A boxed future in a task of its own, with a hook that gets the receiver, what is compared, and the context.
+// A boxed future in a task of its own, with a hook that gets the receiver, the compared arguments, and the context.
 fn pay<'async_trait>(
     self: Arc<Self>,
     id: u64,
@@ -28,7 +28,7 @@ fn pay<'async_trait>(
                 }
                 if ::idem_runtime::__private::unsettled() {
                     let cx = ::idem_runtime::__private::context();
-                    // It takes four references; what is given is coerced into them when it is called.
+                    // It takes four references; the given ones are coerced when it is called.
                     let hook = ::idem_runtime::__private::hook(
                         ::idem_runtime::__private::given::<(&_, &_, &_, &_,), _>(&(&(self), &(id), &*note, &cx,)),
                         Self::find

@@ -55,7 +55,7 @@ pub(crate) const WORDS: [(&str, &[&str]); 7] = [
     ("on_other_type", &["reject", "accept"]),
 ];
 
-/// Settings of the engine, documented in the manual, that an operation cannot set.
+/// Engine settings of the manual that an operation cannot set.
 const ENGINE_SETTINGS: [&str; 6] = [
     "prefix",
     "claim_deadline",
@@ -151,7 +151,7 @@ impl Args {
         words.find_map(|(given, word)| (*given == name).then_some(*word))
     }
 
-    /// The error for `key = a, b`, which consumes all values after the first.
+    /// The error for `key = a, b`; consumes the further values.
     fn tuple(&mut self, input: ParseStream<'_>) -> Option<Error> {
         let key = self.key.as_ref().filter(|_| self.last_is_key)?;
         let mut elements = vec![key.to_token_stream()];
@@ -282,7 +282,7 @@ fn locate_at_end(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
     Error::new(span, format!("the value of `{name}` ends here; {missing}"))
 }
 
-/// Whether the word is an argument, resembles one, or is a word for one or of one.
+/// Whether the word is, resembles or belongs to an argument.
 fn is_argument(word: &str) -> bool {
     NAMES.contains(&word)
         || nearest(word, &NAMES).is_some()

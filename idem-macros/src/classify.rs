@@ -234,7 +234,7 @@ fn implementation(
     }
 }
 
-/// Adds a `Classify` bound for each delegated field whose type depends on a parameter.
+/// Adds a `Classify` bound for each delegated generic field.
 fn bounded(generics: &Generics, krate: &Path, delegated: &[&Type]) -> Generics {
     let mut generics = generics.clone();
     let parameters = generics.type_params().map(|param| param.ident.to_string());

@@ -28,7 +28,7 @@ impl Errors {
         self.0.is_none()
     }
 
-    /// The errors, followed by the item without the macro, so that callers of the item do not fail as well.
+    /// The errors, followed by the item, so that its callers compile.
     pub(crate) fn and_item(self, item: &TokenStream) -> TokenStream {
         let error = self.0.map(|error| error.to_compile_error());
         quote!(#error #item)
@@ -41,7 +41,7 @@ impl Errors {
     }
 }
 
-/// The value, or an error at the same place that shows how it is written.
+/// The value, or an error that shows how it is written.
 pub(crate) fn or_usage<T>(value: Result<T>, usage: impl std::fmt::Display) -> Result<T> {
     value.map_err(|error| Error::new(error.span(), usage))
 }

@@ -2,7 +2,7 @@
 
 use syn::{Error, LitStr, Result};
 
-/// What to write where a placeholder of a key or scope has an expression.
+/// The advice for a placeholder of a key that has an expression.
 pub(crate) const A_TUPLE: &str = "a tuple of values";
 
 /// A parsed string literal: its text and its placeholders.

@@ -49,7 +49,7 @@ pub(crate) fn may_be_token(expr: &Expr) -> bool {
     token_arguments(expr).is_some()
 }
 
-/// Whether the expression looks like `token(text, subject)`, which is valid for the operation that issued the token.
+/// Whether the expression looks like `token(text, subject)`.
 pub(crate) fn is_token_of_subject(expr: &Expr) -> bool {
     token_arguments(expr) == Some(2)
 }
@@ -83,7 +83,7 @@ pub(crate) fn unwrapped(expr: Expr) -> Expr {
     }
 }
 
-/// The expression without the invisible delimiters of a `$value:expr`: parentheses mean what is in them.
+/// The expression without the invisible delimiters of a `$value:expr`: parentheses mean their content.
 pub(crate) fn ungrouped(expr: Expr) -> Expr {
     match expr {
         Expr::Group(group) => ungrouped(*group.expr),
@@ -122,7 +122,7 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-/// Whether the expression mentions one of `names`, in a format string as well.
+/// Whether the expression, or its format string, mentions one of `names`.
 ///
 /// Shadowing is ignored: the purpose is to catch a key that never varies.
 pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {

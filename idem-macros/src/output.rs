@@ -65,8 +65,8 @@ fn checked(sig: &Signature) -> Result<(Shape, Type)> {
     Ok((shape, output.clone()))
 }
 
-/// The error for an output that can be neither stored nor hold a refusal; reported here, because otherwise rustc reports
-/// each missing trait.
+/// The error for an output that is neither stored nor refused; reported here, because otherwise rustc reports each
+/// missing trait.
 fn unusable(output: &Type) -> Option<(Span, &'static str)> {
     let is_response = |bound: &TypeParamBound| match bound {
         TypeParamBound::Trait(bound) => {
@@ -162,7 +162,7 @@ fn static_answer(output: &Type) -> Option<Span> {
     }
 }
 
-/// The return type of a function of this shape whose answer is `answer`.
+/// The return type of a function whose answer is `answer`.
 pub(crate) fn returning(sig: &Signature, answer: Type) -> ReturnType {
     let ReturnType::Type(arrow, declared) = &sig.output else {
         unreachable!("a function that returns nothing has no shape")

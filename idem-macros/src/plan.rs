@@ -39,9 +39,9 @@ pub(crate) struct Plan {
     pub(crate) engine: Option<Expr>,
     pub(crate) scope: Option<Scope<Value>>,
     pub(crate) key: Option<Value>,
-    /// The `scope`, where the key may be a one-time token, which takes none.
+    /// The `scope` of a key that may be a one-time token.
     pub(crate) scope_of_token: Option<Span>,
-    /// Whether the key may be a one-time token made of a client's key, with no other argument that names its owner.
+    /// Whether a client's key may be a one-time token without an owner.
     pub(crate) token_of_client: bool,
     /// In the order of declaration or listing; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,

@@ -16,7 +16,7 @@ pub(crate) fn default_path() -> syn::Path {
     }
 }
 
-/// The name in `--extern name=libidem_runtime-0123.rmeta`, if no dependency is named `idem_runtime`, and one is renamed.
+/// The renamed crate in `--extern name=libidem_runtime-0123.rmeta`.
 fn other_name(options: impl Iterator<Item = OsString>) -> Option<String> {
     let mut other = None;
     for option in options.filter_map(|option| option.into_string().ok()) {

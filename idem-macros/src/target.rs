@@ -28,7 +28,7 @@ pub(crate) struct Parameter {
     pub(crate) cfgs: Vec<Attribute>,
     /// Names that the pattern binds.
     pub(crate) names: Vec<Ident>,
-    /// Type of the only name, if it can be written in an expression.
+    /// Type of the only name, if an expression can name it.
     pub(crate) ty: Option<Type>,
     /// Whether the type of the only name is written as a reference.
     pub(crate) reference: bool,
@@ -112,7 +112,7 @@ impl Target {
         });
     }
 
-    /// Removes `#[idem(..)]` from the function, because it is an option of a parameter.
+    /// Removes `#[idem(..)]` from the function: it is for parameters.
     pub(crate) fn take_misplaced_options(&mut self, errors: &mut Errors) {
         self.attrs.retain(|attr| {
             let misplaced = attr.path().is_ident("idem");

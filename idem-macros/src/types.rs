@@ -1,4 +1,4 @@
-//! What a type mentions, by name: an attribute does not see types.
+//! Names within a type: an attribute does not see types.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -94,7 +94,7 @@ pub(crate) fn generics(segment: &PathSegment) -> impl Iterator<Item = &GenericAr
     arguments.into_iter().flatten()
 }
 
-/// The last segment of the first path in the type for which it is the wanted one.
+/// The last segment of the first wanted path in the type.
 fn find(ty: &Type, is_wanted: impl Fn(&PathSegment) -> bool) -> Option<Span> {
     let mut paths = Paths(is_wanted, None);
     paths.visit_type_mut(&mut ty.clone());

@@ -1,4 +1,4 @@
-//! What a call costs where no server takes part, and where Redis stands in front of a database:
+//! Calls without a server, and with Redis in front of a database:
 //! `cargo bench -p idem-runtime --features mysql,postgres,sqlite --bench engine_load -- --help`.
 //!
 //! On the store in memory, `concurrency` is the number of threads that share the engine, and a latency
@@ -71,7 +71,7 @@ fn in_memory(options: &Options, value_bytes: usize, printer: &mut Printer) {
 fn in_front_of(options: &Options, store: &str, durable: &str, printer: &mut Printer) {
     let runtime = options.runtime();
     let mut redis = Server::of(options);
-    // It keeps what it has: the database relies on it.
+    // It keeps its keys: the database relies on them.
     redis.meter.is_ours = false;
     let database = Database::start(durable);
     let fast = database.engine(&runtime, Some(&redis.meter.url));

@@ -1,4 +1,4 @@
-//! Cost of the HTTP layer over a plain axum handler, without a socket:
+//! Cost of the HTTP layer over an axum handler, without a socket:
 //! `cargo bench -p idem-runtime --features axum --bench http_load -- --help`.
 //!
 //! A `POST` of a JSON order of 250 bytes with an `Idempotency-Key`, answered with JSON. The router is called as a tower
@@ -62,7 +62,7 @@ struct Client {
     body: Bytes,
     /// Of an answer.
     bytes: usize,
-    /// Makes the keys of this run of the benchmark different from those of others.
+    /// Distinguishes the keys of this run from those of others.
     run: u64,
     /// Sends the keys of stored answers.
     repeats: bool,

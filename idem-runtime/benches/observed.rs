@@ -1,4 +1,4 @@
-//! What metrics and traces add to the cheapest call, a replay from the memory store, and to a first call on it.
+//! Cost of metrics and traces on calls of the memory store.
 //!
 //! `cargo bench -p idem-runtime --features metrics,tracing --bench observed [-- SUBSCRIBER]`
 //!
@@ -102,7 +102,7 @@ fn main() {
     let kind = words.iter().find(|word| !word.starts_with('-'));
     let kind = kind.map_or("info", String::as_str);
     subscribe(kind);
-    // Its handles are made before there is an exporter: what is left is the share of idem.
+    // Its handles are made before there is an exporter: the rest is idem's share.
     let unexported = engine(MetricsObserver::new());
     pay(&unexported, 7);
     let exporter = PrometheusBuilder::new().set_buckets(&MetricsObserver::SECONDS);

@@ -1,4 +1,4 @@
-//! What a call costs on Redis, beside the same work by the redis crate alone:
+//! Calls on Redis, beside the same work by the redis crate:
 //! `cargo bench -p idem-runtime --bench redis_load -- --help`.
 
 #![allow(
@@ -123,12 +123,11 @@ fn engine(runtime: &Runtime, server: &Server) -> Engine {
     Engine::new(store(runtime, server))
 }
 
-/// One that answers from its own memory what it has seen answered.
+/// A worker that answers repeats from its own memory.
 fn caching_engine(runtime: &Runtime, server: &Server) -> Engine {
     let engine = Engine::builder(store(runtime, server));
     let engine = engine.local_cache(LocalCache::new()).build().unwrap();
-    // The first call has the cache opened, on the engine's own thread, and what is answered before it is open is
-    // not kept.
+    // The first call has the cache opened, on the engine's own thread, and earlier answers are not kept.
     runtime.block_on(async {
         let opening = engine.operation("bench.open").key(&merchant());
         opening.run(async |_| Ok::<_, Error>(0)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a call costs on SQL databases, beside the same statements by sqlx alone:
+//! Calls on SQL databases, beside the same statements by sqlx:
 //! `cargo bench -p idem-runtime --features mysql,postgres,sqlite --bench sql_load -- --help`. With the feature
 //! `tokio-postgres` also by that client, its statements unnamed and named.
 
@@ -21,7 +21,7 @@ use self::load::sql_server::{Database, STORES};
 use self::load::suite::Suite;
 use self::load::waiting::waiting;
 
-/// The statements that the store sends, and those of a store that expects the other kind of call.
+/// The store's statements, and those of one expecting other calls.
 const RAW: [(&str, &str, sql_raw::Kind); 4] = [
     ("first", "raw", sql_raw::Kind::First),
     ("first", "raw_read_first", sql_raw::Kind::ReadFirst),

@@ -1,4 +1,4 @@
-//! Not covered by semver: what the expansions of `#[idempotent]` and the crates beside this one name.
+//! Not covered by semver: the names that expansions of `#[idempotent]` and the crates beside this one use.
 
 pub use core::num::NonZeroU16;
 pub use core::time::Duration;
@@ -103,7 +103,7 @@ pub fn op_at<F>(_: F) -> Operation {
     Operation::new(name)
 }
 
-/// The engine of `engine = …`. A function, so that what is none is told so where it is written.
+/// The engine of `engine = …`. A function, so that the compiler reports another type where it is written.
 #[must_use]
 pub fn engine_of<H: HasEngine + ?Sized>(holder: &H) -> Engine {
     holder.engine()
@@ -115,7 +115,7 @@ pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, (P, OpenLife)> {
     Output::new(on_error, OpenLife)
 }
 
-/// As [`outcome`], with the closure of `ttl`, whose parameter gets its type here.
+/// As [`outcome`], with the closure of `ttl`, whose type it fixes.
 #[must_use]
 pub fn outcome_with<O, P, V, R, F>(on_error: P, ttl: F) -> Output<O, (P, TtlOf<F, V>)>
 where

@@ -1,4 +1,4 @@
-//! `Debug` by name and a few fields, and `Display` by a sentence for each value.
+//! `Debug` by name and fields; `Display` by a sentence per value.
 
 /// `Debug` of a type by its name and the listed fields.
 ///
@@ -21,7 +21,7 @@ macro_rules! debug_fields {
     (@ $this:ident $field:ident |$it:ident| $value:expr) => {{ let $it = $this; $value }};
 }
 
-/// `Display` of a type by a text for each of its values, with arguments as `write!` has them.
+/// `Display` by a text per value, with arguments as in `write!`.
 macro_rules! display_text {
     ($name:ident { $($(#[$attribute:meta])* $value:pat => $text:literal $(, $argument:expr)*;)+ }) => {
         impl ::std::fmt::Display for $name {

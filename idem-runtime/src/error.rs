@@ -38,10 +38,10 @@ struct ErrorParts {
     outage: bool,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// What the caller would have received.
+    /// The answer that the caller would have received.
     #[serde(skip)]
     held: Option<Arc<dyn Any + Send + Sync>>,
-    /// Made when it is first asked for, by a log or for a client.
+    /// Made on first use, by a log or for a client.
     #[serde(skip)]
     instance: OnceLock<String>,
 }
@@ -55,7 +55,7 @@ pub enum ErrorKind {
         /// The rest of the running call's lease, as the store sees it.
         retry_after: Duration,
     },
-    /// The call was done before and the operation refuses repeats (`on_duplicate = reject`).
+    /// The call was done before, and `on_duplicate = reject` refuses repeats.
     Duplicate {
         /// When the stored answer expires and the key is new again; [`FOREVER`](crate::FOREVER): it does not.
         retry_after: Duration,
@@ -71,11 +71,11 @@ pub enum ErrorKind {
     /// Also while a response of the HTTP layer is streamed: then [`Error::is_retryable`], and the end of the stream makes
     /// the outcome known.
     Unknown {
-        /// Since when the outcome is unknown, to the accuracy of the local clock: when the body
-        /// ended, or a reconcile hook last had no verdict.
+        /// The moment since which the outcome is unknown, by the local clock: when the body ended, or a reconcile hook
+        /// last had no verdict.
         since: SystemTime,
     },
-    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease). How an operator settles it:
+    /// Every attempt of this key was abandoned: it crashed or lost its lease. How an operator settles it:
     /// [`guide::operator`](crate::guide::operator).
     Exhausted {
         /// The number of started attempts.
@@ -91,14 +91,14 @@ pub enum ErrorKind {
     /// attempt has answered the key. Or an operator gave an answer of another type to
     /// [`Entry::resolve`](crate::admin::Entry::resolve), and nothing was changed.
     WrongType,
-    /// The key holds something that is not a record of a known layout. It is kept, and the body is not run.
+    /// The key holds something other than a record of a known layout. It is kept, and the body is not run.
     UnknownRecord,
     /// The record is larger than this store reads.
     TooLarge,
     /// The store could not be queried within its deadline, or refused. The body was not run.
     /// [`Error::is_retryable`] distinguishes the two.
     StoreUnavailable,
-    /// The transaction of the call (`tx = …`) can only be rolled back, or is over.
+    /// The transaction (`tx = …`) is over, or must be.
     ///
     /// It collided with another, its connection is lost, an error or a statement ended it, or the answer could not be
     /// stored in it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
@@ -106,7 +106,7 @@ pub enum ErrorKind {
     /// It is not known whether the transaction of the call was committed: the reply was lost. Call
     /// again: if it was, the answer is replayed, and if not, the body runs.
     CommitUnknown,
-    /// The store has not confirmed the answer that the body of this call has.
+    /// The store has not confirmed the answer of this call's body.
     ///
     /// Since the lease has lapsed, or [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not
     /// returned: another attempt may have given another one. Its effect may have happened. Call again with the same
@@ -125,7 +125,7 @@ pub enum ErrorKind {
     QuotaExceeded,
     /// The engine is being shut down and starts nothing new. Call another instance.
     ShuttingDown,
-    /// The record to resolve or reset is no longer the one that was read.
+    /// The record has changed since it was read; nothing was resolved or reset.
     Changed,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
@@ -134,17 +134,16 @@ pub enum ErrorKind {
     TokenInvalid,
     /// The one-time token has expired and no answer to it is stored. Nothing was run.
     TokenExpired,
-    /// The store does not support the request, such as a listing of its records, or a [step](crate::step()).
+    /// The store does not support listings, [steps](crate::step()) or the like.
     Unsupported,
-    /// The cursor belongs to another listing or store, or the store has changed too much since. Begin the listing
-    /// again.
+    /// The cursor belongs to another listing or store, or is too old. Begin the listing again.
     InvalidCursor,
-    /// A step cannot be run as it is written, and was not started.
+    /// A step cannot run as written, and was not started.
     ///
     /// Its name was used before in this attempt, it is inside of another step or outside of a call, or the call has
     /// too many steps. The message says which.
     InvalidStep,
-    /// A duration or limit is out of range, or a client-chosen key has no scope.
+    /// A setting is out of range, or a client's key unscoped.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
     NoEngine,
@@ -242,7 +241,7 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// Whether a refusal of this kind needs an operator or another version of the code.
+    /// Whether such a refusal needs an operator or other code.
     const fn needs_repair(&self) -> bool {
         matches!(
             self,
@@ -288,19 +287,19 @@ impl Error {
         self
     }
 
-    /// Sets whether the body has ended with a business error, which is not stored.
+    /// Sets whether an unstored business error ended the body.
     pub(crate) fn business(mut self, business: bool) -> Self {
         self.0.business = business;
         self
     }
 
-    /// Sets when to repeat the call, unless unknown or part of the kind.
+    /// Sets when to repeat the call.
     pub(crate) fn worth_repeating(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
         self
     }
 
-    /// Sets whether the store could not be reached, so that `on_outage = run` applies.
+    /// Sets whether the store was unreachable, for `on_outage = run`.
     pub(crate) fn outage(mut self, outage: bool) -> Self {
         self.0.outage = outage;
         self
@@ -310,7 +309,7 @@ impl Error {
         self.0.outage
     }
 
-    /// Holds what the caller would have received.
+    /// Holds the answer that the caller would have received.
     pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.0.held = Some(Arc::new(held));
         self
@@ -320,7 +319,7 @@ impl Error {
         self.0.held.as_deref()
     }
 
-    /// Takes the message of `cause` as the detail, and its source as the source.
+    /// Takes detail and source from `cause`.
     ///
     /// This error alone shows the reason, and its chain repeats nothing.
     pub(crate) fn because(self, cause: impl StdError + Send + Sync + 'static) -> Self {
@@ -371,19 +370,19 @@ impl Error {
         may_pass && !self.0.permanent
     }
 
-    /// Whether an operator or a new version must intervene, because a repeat cannot succeed.
+    /// Whether an operator or new code must intervene before a repeat succeeds.
     pub(crate) fn needs_repair(&self) -> bool {
         self.0.kind.needs_repair() && !self.is_retryable()
     }
 
-    /// Whether the body has ended with a business error, which could not be stored ([`ErrorKind::NotStored`]).
+    /// Whether an unstored business error ended the body ([`ErrorKind::NotStored`]).
     #[doc(hidden)] // for the verdicts of idem-consumers
     #[must_use]
     pub fn is_of_business_error(&self) -> bool {
         self.0.business
     }
 
-    /// How long to wait before a repeat, where that is known and ends.
+    /// The wait before a repeat, if known and finite.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.0.kind {
@@ -523,7 +522,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_millis(12_345)));
     }
 
-    /// A record that is kept for ever has no `retry_after` of five hundred billion years.
+    /// A record kept for ever has no `retry_after`.
     #[test]
     fn what_is_kept_for_ever_is_worth_no_repeat() {
         let retry_after = crate::FOREVER;

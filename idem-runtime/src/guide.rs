@@ -3,7 +3,7 @@
 //! Begin with [`start`], a service from an empty folder, or with [`existing`], then [`scenarios`], [`guarantee`],
 //! [`arguments`] and [`errors`]; then the page of your store.
 
-/// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
+/// Pages whose examples compile with all features that they use: none hides a line for that.
 ///
 /// The definitions of links and of pictures for rustdoc come first, so that they win over those of the page, which name
 /// files of the repository and pages of docs.rs.

@@ -94,7 +94,7 @@ pub mod admin {
     pub use crate::store::listing::EntryFilter;
 }
 
-/// Answers kept in the process, so that a repeated replay needs no store.
+/// Answers kept in the process, replayed without the store.
 pub mod cache {
     pub use crate::local::cache::{LocalCache, LocalCacheStats};
 }
@@ -121,16 +121,16 @@ pub mod codec {
 /// - for each new connection, and
 /// - once more if the server refuses the credentials: the connection is then tried a second time, if they are others.
 ///
-/// A rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are
-/// made again with what the provider returns by then, within the call that needs them. If it refuses them too,
-/// or the provider fails, the operation fails as with a server that cannot be reached, and is sent again until the
-/// deadline of the call.
+/// A rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are made
+/// again with the provider's next credentials, within the call that needs them. If it refuses them too, or the provider
+/// fails, the operation fails as with a server that cannot be reached, and is sent again until the deadline of the
+/// call.
 ///
-/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped.
-/// It must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user
-/// after failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one
-/// is refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials
-/// nor providers show anything in `Debug`.
+/// A provider is called by many connections at once, and keeps expensive credentials. Its future may be dropped. It
+/// must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user after
+/// failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one is
+/// refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials nor
+/// providers show anything in `Debug`.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")]
@@ -177,7 +177,7 @@ pub mod life {
     };
 }
 
-/// What an [`Observer`] is given, and the observers of this crate: see [`guide::observing`].
+/// The events of an [`Observer`], and the observers of this crate: see [`guide::observing`].
 pub mod observe {
     pub use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
     #[cfg(feature = "metrics")]
@@ -193,9 +193,9 @@ pub mod token {
     pub use crate::identity::token::{Token, TokenIssuer, token};
 }
 
-/// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
+/// Classifies an error's variants by `#[class(business | system | unknown | delegate)]`.
 ///
-/// Each variant carries exactly one class, and one without is an error: whoever adds a variant decides.
+/// Each variant carries exactly one class, and a variant without one is an error, so that each new variant is decided.
 /// `delegate` asks the variant's only field. A struct carries its class itself.
 ///
 /// ```

@@ -78,7 +78,7 @@ macro_rules! settings {
             /// Behaviour while the store cannot be reached. Default [`OnOutage::Fail`](crate::OnOutage::Fail).
             on_outage: OnOutage = |_| OnOutage::Fail;
 
-            /// Reply where the record is of a function with answers of another type. Default
+            /// Reply to a record whose function has other answer types. Default
             /// [`OnOtherType::Reject`](crate::OnOtherType::Reject).
             on_other_type: OnOtherType = |_| OnOtherType::Reject;
 
@@ -88,8 +88,7 @@ macro_rules! settings {
             /// most once, and then an attempt that ended with a system error counts as well.
             max_attempts: Option<NonZeroU16> = |_| NonZeroU16::new(5);
 
-            /// Whether an attempt that released the key after a system error counts towards
-            /// [`max_attempts`](Self::max_attempts).
+            /// Whether a released system error counts towards [`max_attempts`](Self::max_attempts).
             ///
             /// Default no: a hundred retries while a database is down should not use a key up.
             count_errors: bool = |_| false;
@@ -139,14 +138,14 @@ pub enum OnRunning {
     Reject,
 }
 
-/// What becomes of a key whose body was dropped half-way with its caller.
+/// The fate of a key whose body was dropped with its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnCancel {
     /// The lease lapses, and then the next call runs the body: an effect that is still under way has
     /// this time to land.
     Hold,
-    /// The key is released at once, for bodies whose half-done work is harmless.
+    /// Released at once, for bodies whose half-done work is harmless.
     Release,
     /// The outcome is [unknown](crate::ErrorKind::Unknown) until it is settled.
     Unknown,
@@ -172,12 +171,12 @@ pub enum OnLeaseLost {
     Cancel,
 }
 
-/// What a caller gets for an unconfirmed answer of its body.
+/// The reply to a caller whose body's answer is unconfirmed.
 ///
 /// An answer is unconfirmed if the store has not confirmed it within `complete_deadline`. In every case storing goes on
 /// in the background, for as long as the answer would be kept and the process lives.
 ///
-/// It is unconfirmed as well if its record was lost, and the key has another one that it must not replace: of other
+/// It is unconfirmed as well if its record was lost, and the key has another record that it must not replace: of other
 /// arguments, or unreadable. Such an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -231,7 +230,7 @@ pub enum OnOutage {
     Run,
 }
 
-/// What a call gets if the record's function has answers of another type.
+/// The reply if the record's function has answers of another type.
 ///
 /// Every record carries type tags of the answers of the function that claimed it last: of the value, and of the kept
 /// error; see [`Replay`](crate::codec::Replay) for the names that are compared. A function that shares the `op` by mistake, or
@@ -250,8 +249,8 @@ macro_rules! define_policy {
     ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr;)*) => {
         /// The settings of an operation.
         ///
-        /// A setting that an operation leaves open is that of its engine, and one that the engine leaves open has the
-        /// default named here. Not the engine's are `error_ttl` where the operation has a `ttl`, and `on_panic`,
+        /// An open setting of an operation is that of its engine, and an open setting of the engine has the default
+        /// named here. Not the engine's are `error_ttl` where the operation has a `ttl`, and `on_panic`,
         /// `on_duplicate` and `count_errors` of an HTTP layer, which says its own defaults. Every builder has the same setters, and `policy` to set several at once:
         ///
         /// ```
@@ -288,7 +287,7 @@ macro_rules! define_policy {
                 self
             })*
 
-            /// The settings of this policy, and those of `other` where this one leaves them open.
+            /// These settings, and `other`'s where they are open.
             pub const fn or(self, other: Self) -> Self {
                 Self { $($name: if self.$name.is_some() { self.$name } else { other.$name },)* }
             }
@@ -304,12 +303,12 @@ macro_rules! define_policy {
 }
 settings!(define_policy! {});
 
-/// The settings of one call: those of its operation over those of its engine, and what the call itself needs.
+/// The settings of one call: those of its operation over those of its engine, and the call's own needs.
 #[derive(Clone, Debug)]
 pub(crate) struct EffectivePolicy {
     given: Policy,
     pub(crate) types: AnswerTypes,
-    /// The body begins with a reconciliation, where there is an earlier attempt to reconcile.
+    /// The body begins with a reconciliation of an earlier attempt.
     pub(crate) reconciles: bool,
     /// The caller may request the age of the answer.
     pub(crate) tells_age: bool,
@@ -334,7 +333,7 @@ const LEASE: (Duration, Duration) = (
 pub(crate) const LONG: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 impl Policy {
-    /// Checks the bounds, and cuts every duration to whole milliseconds, as a record holds them.
+    /// Checks the bounds, and cuts durations to whole milliseconds.
     ///
     /// # Errors
     ///
@@ -434,12 +433,12 @@ impl EffectivePolicy {
         self.tells_age || self.on_duplicate() == OnDuplicate::Reject
     }
 
-    /// Whether an answer of another type is read as one of the call's.
+    /// Whether an answer of another type is read.
     pub(crate) fn reads_any_type(&self) -> bool {
         self.on_other_type() == OnOtherType::Accept
     }
 
-    /// Whether the answer of this record may be read as one of the call's.
+    /// Whether the call may read this record's answer.
     pub(crate) fn reads(&self, record: &Record) -> bool {
         let outcome = match record.header.state {
             State::Done { outcome, .. } => outcome,
@@ -475,7 +474,7 @@ impl EffectivePolicy {
         self.count_errors() || self.max_attempts() == Some(NonZeroU16::MIN)
     }
 
-    /// Checks that the store keeps records for ever, if the policy needs that.
+    /// Checks that the store keeps records as long as the policy.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Answers by hand, and the keys by which the effect is found at the other party.
+//! Answers by hand, and the keys at the other party.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::filled::{PREFIX, PayError, Receipt, Site, receipt};
 
-/// Finds a status, a header or a body that does not reach the client.
+/// Finds a status, header or body that does not reach the client.
 pub(crate) async fn responses(site: &Site) {
     const CREATE: &str = "orders.create";
     let create = async |key: &str, end: Result<Reply<Receipt>, PayError>| {
@@ -96,7 +96,7 @@ impl Observer for Sent {
     }
 }
 
-/// Finds a key that is not the one that was sent, and an event that has the key itself.
+/// Finds a key other than the sent one, or its event.
 pub(crate) async fn derived_keys(site: &Site) {
     const PAY: &str = "payments.derived";
     let sent = Sent::default();

@@ -1,10 +1,10 @@
-//! Runs the command, and reads what it writes.
+//! Runs the command and reads its output.
 
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a run of the command wrote, and its exit code.
+/// Output and exit code of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -31,7 +31,7 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Runs the command without a terminal, with these variables and no others of its own.
+/// Runs the command without a terminal, with these variables alone.
 #[allow(
     clippy::print_stdout,
     reason = "`--nocapture` shows what an operator sees"
@@ -72,7 +72,7 @@ impl Ran {
         serde_json::from_str(&self.done()).unwrap()
     }
 
-    /// Asserts that the run was refused with this code, and says so on stderr.
+    /// Asserts a refusal with this code and this text on stderr.
     #[track_caller]
     pub(crate) fn refused(self, code: i32, says: &str) {
         assert_eq!(self.code, code, "{self:?}");

@@ -1,4 +1,4 @@
-//! The command over Sentinel, Cluster and TLS, while servers of them are down.
+//! The command over Sentinel, Cluster and TLS, with servers down.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn list(addrs: &[std::net::SocketAddr]) -> String {
     hosts.join(",")
 }
 
-/// Sentinels and servers with a password each, and the URL of the group without them.
+/// Sentinels and servers with passwords, and their URL without them.
 fn guarded_group() -> (SentinelSetup, String) {
     let group = SentinelSetup::builder()
         .servers(|server| server.password(PASSWORD))
@@ -33,7 +33,7 @@ fn guarded_group() -> (SentinelSetup, String) {
     (group, url)
 }
 
-/// Runs the command with both passwords in the environment, and asserts that it prints neither.
+/// Runs the command with both passwords, and asserts that it prints neither.
 fn silent(variables: &[(&str, &str)], line: &str) -> Ran {
     let prefix = [("IDEM_PREFIX", PREFIX)];
     let ran = idem_with(&[&prefix[..], variables].concat(), line);
@@ -58,7 +58,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
         site.pay(key, Err(PayError::NoReply)).await.unwrap_err();
     }
     site.pay("f-3", Ok(receipt("r-3"))).await.unwrap();
-    // No replica lacks a record: what a failover loses is not this test's question.
+    // No replica lacks a record: the losses of a failover are not this test's subject.
     group.primary().cli(&["WAIT", "2", "10000"]);
 
     let old = group.kill_primary();
@@ -200,7 +200,7 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
     }
 }
 
-/// A file of an authority or of a client, as an operator has it.
+/// A file of an authority or a client.
 fn write(dir: &TestDir, name: &str, text: &str) -> String {
     let path = dir.path().join(name);
     fs::write(&path, text).unwrap();
@@ -254,7 +254,7 @@ fn what_is_wrong_with_tls_is_named() {
     silent(&without, "--timeout 2s doctor").refused(3, "`rediss://`");
 }
 
-/// The tests are built without TLS of sqlx, and their servers have none.
+/// The tests are built without sqlx's TLS; their servers have none.
 #[test]
 fn tls_to_a_database_names_the_feature() {
     let server = PostgresServer::start();

@@ -1,4 +1,4 @@
-//! What the doctor finds on servers that are set up badly.
+//! Findings of the doctor on servers with bad settings.
 
 use idem_harness::{PostgresServer, RedisServer, TestDir};
 use serde_json::Value;

@@ -154,7 +154,7 @@ impl Site {
         (key, header)
     }
 
-    /// Records of `payments.pay` in each state; the claim of order `o-run` is held by what is returned.
+    /// Records of `payments.pay` in each state; the returned guard holds the claim of order `o-run`.
     pub(crate) async fn fill(&self) -> Acquired {
         self.pay("o-1", Ok(receipt("r-1"))).await.unwrap();
         let declined = PayError::Declined {

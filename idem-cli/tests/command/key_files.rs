@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::filled::{PAY, PREFIX, PayError, Site, receipt};
 
-/// Finds a key file that is not that of the engine, and a digest that no log has.
+/// Finds an accepted key file of another engine, and an unlogged digest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_files_find_records_and_read_answers() {
     let dir = TestDir::new("command-keys").unwrap();

@@ -56,7 +56,7 @@ async fn every_verb_on_sqlite() {
     verbs::all(Site::new(url, Arc::new(store))).await;
 }
 
-/// The copy of an answer in the fast store is withdrawn with the answer.
+/// The fast store's copy is withdrawn with the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_withdraws_the_copy_in_front() {
     let (front, durable) = (RedisServer::start(), PostgresServer::start());

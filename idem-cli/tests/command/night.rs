@@ -19,7 +19,7 @@ const HEADING: &str = "## One night at the shell\n";
 /// Writes the page anew.
 const OVERWRITE: &str = "IDEM_TRANSCRIPT";
 
-/// What the service logs.
+/// The service's log.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Finds a page that shows what the command does not print.
+/// Finds a page that differs from the command's output.
 #[tokio::test]
 async fn the_guide_shows_what_an_operator_sees() {
     let dir = TestDir::new("night").unwrap();
@@ -128,7 +128,7 @@ async fn the_guide_shows_what_an_operator_sees() {
     );
 }
 
-/// The words of each line, without times, durations, process ids and fencing tokens: they differ in each run.
+/// The words of each line, without times, ids and tokens: they differ in each run.
 fn shape(text: &str) -> Vec<Vec<String>> {
     let mut before = "";
     let mut word_of = |word| {

@@ -1,4 +1,4 @@
-//! Names in a store whose writers are not trusted, on the terminal of an operator.
+//! Names planted by untrusted writers, on an operator's terminal.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use idem_runtime::{Engine, step};
 
 use crate::filled::{PREFIX, PayError, Receipt, Site};
 
-/// It clears a screen, sets the title of a window, and has a line of its own.
+/// Clears a screen, sets a window's title, and has its own line.
 const NAME: &str = "pay\x1b[2J\u{9b}31m\u{202e}\nanswered: no";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Changes whose reply is lost, or whose record cannot be read after them.
+//! Changes with a lost reply, or an unreadable record after them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use idem_runtime::store::sql::PostgresStore;
 
 use crate::filled::{PAY, PayError, Site};
 
-/// Finds a change that was made, or may have been, and is reported as one that was not.
+/// Finds a possible change that is reported as none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_may_have_been_made_is_no_store_out_of_reach() {
     let server = PostgresServer::start();

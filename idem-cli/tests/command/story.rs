@@ -107,7 +107,7 @@ impl Story<'_> {
     }
 }
 
-/// Asserts what the lines below a command state.
+/// Asserts the lines below a command.
 fn check(ran: Ran, lines: &[&str]) {
     let is_refused = lines.iter().any(|line| line.starts_with('!'));
     let (code, seen) = (ran.code.to_string(), format!("{ran:?}"));

@@ -83,7 +83,7 @@ fn pages(site: &Site) {
     }
 }
 
-/// Finds a key by text that is not the one of the Rust value.
+/// Finds a key by text that differs from the Rust value's.
 fn digests(site: &Site) {
     for (key, of) in [
         (r#""o-3""#, digest("o-3")),

@@ -41,13 +41,13 @@ pub(crate) enum OnError {
     By(Path),
 }
 
-/// Value of `on_running`, with the duration of a wait as written or checked.
+/// Value of `on_running`, its duration as written or checked.
 pub(crate) enum OnRunning<T> {
     Wait(T),
     Reject,
 }
 
-/// One of a fixed set of words, each a variant of an enum of the runtime.
+/// A word of a fixed set, a variant of a runtime enum.
 #[derive(Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) text: &'static str,
@@ -257,7 +257,7 @@ impl OnError {
     }
 }
 
-/// The keyword for errors of this class, if the path names a class.
+/// The keyword for errors of the class that the path names.
 fn class(path: &Path) -> Option<&'static str> {
     let mut last = path.segments.iter().rev();
     let (variant, of) = (last.next()?, last.next()?);
@@ -282,7 +282,7 @@ fn synonym(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The keyword that a similar word, possibly the name of a function, was meant to be.
+/// The keyword that a similar word may stand for.
 fn almost(word: &str, words: &[&'static str]) -> Option<&'static str> {
     if words.contains(&word) {
         return None;
@@ -405,7 +405,7 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
     Err(Error::new(text.span(), message))
 }
 
-/// Consumes a value without a name, as the second one of `key = req.id, req.cents` is.
+/// Consumes a value without a name: the second of `key = a.id, a.cents`.
 pub(super) fn unnamed(input: ParseStream<'_>, is_argument: impl Fn(&str) -> bool) -> Option<Expr> {
     let ahead = input.fork();
     let expr = ahead.parse::<Expr>().ok()?;

@@ -9,8 +9,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::spanned::Spanned;
 
-/// The body as a block whose type is written down, so that rustc reports a wrong tail or `return`
-/// at the user's expression.
+/// The body as a block of a written type.
 ///
 /// Input:
 /// ```text
@@ -65,11 +64,10 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
     }
 }
 
-/// Maximum number of references a hook takes, context included, for which the runtime has diagnostics.
+/// Most references a hook takes, context included, by the runtime's diagnostics.
 const MAX_HOOK_ARGUMENTS: usize = 8;
 
-/// The hook runs inside the body's future, which still owns the arguments and which the runtime can end as it
-/// ends a body.
+/// The hook runs inside the body's future, which owns the arguments.
 ///
 /// Output:
 /// ```text

@@ -1,7 +1,7 @@
 use super::attribute;
 use proc_macro2::TokenStream;
 
-/// Compares tokens, so that a golden file may be formatted and commented freely.
+/// Compares tokens, so that golden files may be formatted and commented.
 #[track_caller]
 fn expands(args: &str, item: &str, golden: &str) {
     let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
@@ -66,7 +66,7 @@ golden! {
            where 'life0: 'async_trait { Box::pin(async move { Ok(id) }) }";
 }
 
-/// Application developers read the expansion when they debug, and every use compiles it.
+/// Every use compiles the expansion, and its readers debug it.
 #[test]
 fn a_typical_expansion_is_short() {
     let golden = include_str!("../../golden/typical.rs");

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 use syn::{FnArg, Pat, Signature};
 
-/// Rebinds the transaction under its own name for the duration of the body.
+/// Rebinds the transaction under its own name within the body.
 ///
 /// Output:
 /// ```text

@@ -1,4 +1,4 @@
-//! Client-chosen keys need a scope, because any other client can send the same key.
+//! Client-chosen keys need a scope: other clients may send the same.
 
 use super::fingerprint::Compared;
 use super::function::{Function, bare};

@@ -71,7 +71,7 @@ fn check_error_ttl(args: &Args, errors: &mut Errors) {
     errors.at(named, message);
 }
 
-/// Rejects a `max_run` below the lease, which was probably meant as a timeout of the body.
+/// Rejects a `max_run` below the lease, probably meant as a timeout.
 fn check_max_run(args: &Args, errors: &mut Errors) {
     let (Some(DurationArg::Text(lease)), Some(DurationArg::Text(max_run))) =
         (args.duration("lease"), args.duration("max_run"))

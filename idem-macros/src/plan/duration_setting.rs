@@ -5,7 +5,7 @@ use crate::duration::{format_millis, parse_millis};
 use std::ops::RangeInclusive;
 use syn::{Error, Expr, Result};
 
-/// A duration whose range was checked, unless it is an expression, which the runtime checks.
+/// A checked duration, or an expression that the runtime checks.
 pub(crate) enum DurationSetting {
     Millis(u64),
     Expr(Expr),

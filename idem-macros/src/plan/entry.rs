@@ -48,7 +48,7 @@ pub(super) fn check(
     }
 }
 
-/// A type parameter that only the transaction's type names, and that the generated function could not infer.
+/// A type parameter that the transaction alone names, not inferable.
 fn only_in_transaction<'a>(tx: &Transaction, sig: &'a Signature) -> Option<&'a Ident> {
     let (of_tx, of_others): (Vec<_>, Vec<_>) = sig.inputs.iter().partition(|input| {
         matches!(input, FnArg::Typed(typed) if key::any(typed.pat.to_token_stream(), &[bare(&tx.name)]))

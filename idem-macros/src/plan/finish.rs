@@ -61,7 +61,7 @@ const KNOWN: [&str; 17] = [
     "ToString",
 ];
 
-/// The last names of the bounds of a parameter, with those of the `where` clause.
+/// The last names of a parameter's bounds, `where` included.
 fn bounds(param: &TypeParam, sig: &Signature) -> Vec<String> {
     let clauses = sig.generics.where_clause.iter();
     let more =

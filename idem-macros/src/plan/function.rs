@@ -35,7 +35,7 @@ impl<'a> Function<'a> {
         parameters.find(|parameter| parameter.names.contains(name))
     }
 
-    /// Error for a name that is no argument, with what was meant; else it ends with `otherwise`.
+    /// Error for a name that is no argument, with a guess; else it ends with `otherwise`.
     pub(super) fn no_argument(&self, name: &impl ToString, otherwise: &str) -> String {
         let (name, function) = (name.to_string(), &self.sig.ident);
         let hint = match (self.meant(name.trim_start_matches("r#")), self.hidden()) {

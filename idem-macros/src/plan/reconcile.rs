@@ -20,7 +20,7 @@ pub(crate) enum Hook {
 /// A value that is passed to the hook.
 pub(crate) struct HookArgument {
     pub(crate) value: Expr,
-    /// Whether the type is written as a reference, which is then passed on itself.
+    /// Whether the type is a written reference, which is passed on itself.
     pub(crate) reference: bool,
 }
 

@@ -104,7 +104,7 @@ fn unknown(name: &Ident, function: &Function<'_>) -> String {
     function.no_argument(name, &otherwise)
 }
 
-/// The pool of connections that a type is, or refers to, by the names of sqlx.
+/// The pool that a type is or refers to, by sqlx's names.
 fn pool(ty: &Type) -> Option<Span> {
     match peeled(ty) {
         Type::Reference(reference) => pool(&reference.elem),

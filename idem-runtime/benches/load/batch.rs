@@ -1,4 +1,4 @@
-//! Hundreds of claims, and of whole calls, one after the other and at once.
+//! Hundreds of claims and whole calls, sequential and at once.
 
 use std::fmt;
 use std::sync::Arc;

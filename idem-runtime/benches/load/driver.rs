@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::sample::Sample;
 
-/// How many records there are where calls are answered from what is stored.
+/// Records in a case of replays.
 pub(crate) const STORED: u64 = 1_024;
 
 /// The calls of one worker. Each worker has a clone.
@@ -73,7 +73,7 @@ pub(crate) fn run<W: Work>(
     })
 }
 
-/// Makes `calls` calls on each of so many threads, which share the store and nothing else.
+/// Makes `calls` calls per thread; the threads share the store alone.
 pub(crate) fn run_on_threads<W: Work>(work: &W, threads: usize, calls: usize) -> Sample {
     let barrier = Arc::new(Barrier::new(threads));
     let workers = (0..threads as u64).map(|thread| {

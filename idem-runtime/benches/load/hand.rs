@@ -1,4 +1,4 @@
-//! What an expert writes by hand for one function: digests, a claim, a fenced completion, and JSON.
+//! The hand-written code of an expert for one function: digests, a claim, a fenced completion, and JSON.
 //!
 //! It protects as long as nothing goes wrong: no lease, no attempts, no time-outs of its own, no calls that wait for
 //! each other, and an error of the server ends the call.
@@ -16,7 +16,7 @@ use super::redis_raw::{COMPLETE, LIFE, load};
 /// A letter, an owner and a fingerprint, in front of the answer.
 const HEAD: usize = 1 + 16 + 16;
 
-/// One connection, and what a worker calls with.
+/// The connection and data of one worker.
 #[derive(Clone)]
 pub(crate) struct Hand {
     connection: MultiplexedConnection,

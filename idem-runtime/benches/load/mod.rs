@@ -1,4 +1,4 @@
-//! What the load benchmarks share: the driver, the orders that are called with, the rows they print.
+//! Shared parts of the load benchmarks: driver, orders, rows.
 
 #![allow(
     dead_code,

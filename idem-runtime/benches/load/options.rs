@@ -48,15 +48,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", value_parser = millis, default_value = "100",
         default_value_if("quick", "true", "30"))]
     pub(crate) slice: Duration,
-    /// Calls of one thread in one run on the store in memory, which no slice limits (`engine_load`, `http_load`) [default: 33000, 10000,
-    /// fewer of larger answers]
+    /// Calls per thread and run on the store in memory [default: 33000, 10000, fewer of larger answers]
     #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub(crate) calls: Option<usize>,
     /// 3 rounds of 30 ms, for a first look
     #[arg(long)]
     quick: bool,
-    /// A server that runs already, instead of one of the benchmark's own. It is not flushed: what is left behind
-    /// expires within two minutes
+    /// A server that runs already, instead of one of the benchmark's own. It is not flushed: remaining keys expire
+    /// within two minutes
     #[arg(long)]
     pub(crate) url: Option<String>,
     /// Another server than the system's redis-server: valkey, redis8 or redis62

@@ -1,4 +1,4 @@
-//! What is called with, an order of about 150 bytes, and what it is answered with.
+//! An order of about 150 bytes, and its receipt.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// One of this run of the benchmark: what a server keeps from another run is another merchant's.
+    /// A merchant of this run: records of an earlier run belong to another one.
     pub(crate) fn of(merchant: u64) -> Self {
         Self {
             merchant,
@@ -32,7 +32,7 @@ impl Order {
     }
 }
 
-/// What an order is answered with.
+/// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Receipt {
     pub(crate) number: u64,

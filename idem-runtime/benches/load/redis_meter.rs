@@ -1,4 +1,4 @@
-//! A Redis that is measured, and what it says about itself.
+//! A measured Redis and its own figures.
 
 use redis::{Client, Connection, Value};
 

@@ -32,7 +32,7 @@ pub(crate) async fn connect(client: &Client) -> MultiplexedConnection {
     connect_with(client, config()).await
 }
 
-/// Makes one that caches what it reads, which takes RESP3.
+/// Makes a connection with client-side caching, which needs RESP3.
 pub(crate) async fn connect_caching(url: &str) -> MultiplexedConnection {
     let separator = if url.contains('?') { '&' } else { '?' };
     let client = Client::open(format!("{url}{separator}protocol=resp3")).unwrap();
@@ -54,7 +54,7 @@ fn config() -> AsyncConnectionConfig {
         .set_pipeline_buffer_size(1_024)
 }
 
-/// One connection, and what it writes.
+/// A connection and its payloads.
 #[derive(Clone)]
 pub(crate) struct Raw {
     connection: MultiplexedConnection,
@@ -149,7 +149,7 @@ impl Raw {
         assert!(matches!(answer, Value::BulkString(bytes) if bytes.len() == self.value.len()));
     }
 
-    /// Whether the server stores a value where another one stands, without a script.
+    /// Whether the server compares and sets without a script.
     pub(crate) async fn has_ifeq(mut self) -> bool {
         self.set(0);
         self.claim().await == Value::Nil && self.set_value_if_ours().await == Value::Okay
@@ -185,7 +185,7 @@ pub(crate) enum Step {
 }
 use Step::{Claim, Complete, Get, ReadByClaim, Release, SetValue, SetValueIfOurs};
 
-/// `SET NX GET`, then `SET` without a look at who holds the claim.
+/// `SET NX GET`, then `SET` without a check of the claim.
 pub(crate) const UNFENCED: &[Step] = &[Claim, SetValue];
 /// `SET NX GET`, then a script that looks who holds the claim.
 pub(crate) const FENCED: &[Step] = &[Claim, Complete];
@@ -195,12 +195,12 @@ pub(crate) const IF_EQUAL: &[Step] = &[Claim, SetValueIfOurs];
 pub(crate) const CLAIMED: &[Step] = &[ReadByClaim];
 /// `GET` of a key that has a value; from the connection's cache, if it has one.
 pub(crate) const GOT: &[Step] = &[Get];
-/// `SET NX GET`, then a script that deletes what is one's own.
+/// `SET NX GET`, then a script that deletes the caller's own claim.
 pub(crate) const RELEASED: &[Step] = &[Claim, Release];
 /// `SET NX GET`, the script, and `SET NX GET` again.
 pub(crate) const FENCED_AND_CLAIMED: &[Step] = &[Claim, Complete, ReadByClaim];
 
-/// The commands of one call, of a new key if the first one claims it.
+/// The commands of one call, of a new key for first ones.
 #[derive(Clone)]
 pub(crate) struct Calls(pub(crate) Raw, pub(crate) &'static [Step]);
 

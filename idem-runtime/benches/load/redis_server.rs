@@ -5,7 +5,7 @@ use idem_harness::{Edition, RedisServer};
 use super::options::{Options, refuse};
 use super::redis_meter::RedisMeter;
 
-/// A server of our own, or one that runs already.
+/// A server of our own, or a running one.
 pub(crate) struct Server {
     pub(crate) meter: RedisMeter,
     /// Keeps it running.

@@ -1,4 +1,4 @@
-//! What is printed: one row a case.
+//! Printed results, one row a case.
 
 use std::io::{Write as _, stdout};
 
@@ -58,7 +58,7 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Printer {
     json: bool,
-    /// What the last heading was about.
+    /// The subject of the last heading.
     group: Option<(String, usize, usize)>,
     printed: usize,
 }
@@ -128,7 +128,7 @@ impl Printer {
             )
             .unwrap();
         }
-        // A run takes minutes: who waits for it sees what there is.
+        // A run takes minutes: its rows appear one by one.
         out.flush().unwrap();
     }
 }

@@ -81,7 +81,7 @@ pub(crate) struct Gate {
     pub(crate) open: Notify,
 }
 
-/// What a worker calls.
+/// The call of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A new order each time.

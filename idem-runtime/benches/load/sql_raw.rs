@@ -1,5 +1,5 @@
-//! The same statements by sqlx alone: what the SQL stores are measured against. They are those of
-//! `store/sql` as they were when this was written, on a table of their own.
+//! The same statements by sqlx alone: the measure of the SQL stores. They are those of `store/sql` as they were when
+//! this was written, on a table of their own.
 
 /// The dialect of one database, with its `CLAIM`, `COMPLETE` and `READ`.
 macro_rules! dialect {
@@ -13,7 +13,7 @@ macro_rules! dialect {
                 let claim = claim.bind(RETAIN_MS).bind(FINGERPRINT).bind(LIFE_US);
                 let row = claim.fetch_optional(conn).await?;
                 let Some(row) = row else { return Ok(None) };
-                // What the statement put there has a negative version.
+                // A row inserted by the statement has a negative version.
                 let is_new = row.try_get::<i64, _>(11)? < 0;
                 is_new.then(|| row.try_get(3)).transpose()
             }
@@ -83,8 +83,8 @@ const RETAIN_MS: i64 = 120_000;
 const FINGERPRINT: &[u8] = &[3; 20];
 const LIFE_US: i64 = 120_000_000;
 
-/// A row: layout, state, owner, fence, attempts, detail, what it was written to be kept, fingerprint, body,
-/// what it has left, now, version. Whoever replays must look at nearly all of them.
+/// A row: layout, state, owner, fence, attempts, detail, retention, fingerprint, body, what it has
+/// left, now, version. A replay reads nearly all of them.
 type Found = (
     i64,
     String,
@@ -100,7 +100,7 @@ type Found = (
     i64,
 );
 
-/// The length of the answer of a call that is done, with this fingerprint, and not too old.
+/// The length of a recent answer with this fingerprint.
 fn answer(found: Found) -> usize {
     let (layout, state, _, _, _, _, _, fingerprint, body, left_us, _, _) = found;
     let is_ours = layout == LAYOUT && fingerprint == FINGERPRINT;
@@ -145,7 +145,7 @@ struct Connections<D: Dialect> {
     seats: Semaphore,
 }
 
-/// The connections, and what is written through them.
+/// The connections and their payloads.
 pub(crate) struct Raw<D: Dialect> {
     connections: Arc<Connections<D>>,
     value: Arc<[u8]>,
@@ -217,7 +217,7 @@ impl<D: Dialect> Raw<D> {
         in_time(read).await
     }
 
-    /// A connection that nobody else uses.
+    /// A connection of its own.
     async fn take(&self) -> (D::Conn, SemaphorePermit<'_>) {
         let seat = self.connections.seats.acquire().await.unwrap();
         let idle = self.connections.idle.lock().unwrap().pop();
@@ -248,13 +248,13 @@ async fn in_time<T>(action: impl Future<Output = sqlx::Result<T>>) -> T {
 /// The statements of one call.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// What the store sends for a first call, where nearly all of the latest calls were first ones.
+    /// The store's statements for a first call among first calls.
     First,
-    /// What it sends for one among replays.
+    /// The statements for a first call among replays.
     ReadFirst,
-    /// What the store sends for a replay, where nearly all of the latest calls were replays.
+    /// The store's statements for a replay among replays.
     Replay,
-    /// What it sends for one among first calls.
+    /// The statements for a replay among first calls.
     ReplayByClaim,
 }
 

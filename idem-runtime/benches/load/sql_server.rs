@@ -22,8 +22,8 @@ use super::sql_raw::sqlite::Sqlite;
 use super::sql_raw::{Calls, Dialect, Kind, Options, Raw};
 use super::suite::Suite;
 
-/// All of them. `_nosync`: without waiting for the disk, so that what the processors do shows; only
-/// where it is asked for by name.
+/// All of them. `_nosync`: without waiting for the disk, so that the processors' work shows; only where it is asked for
+/// by name.
 pub(crate) const STORES: [&str; 6] = [
     "sqlite_full",
     "sqlite_normal",
@@ -60,7 +60,7 @@ impl Database {
         !matches!(self, Self::Sqlite(_, SqliteSynchronous::Normal))
     }
 
-    /// How long idem does not trust what it reads: see `MySqlStore`.
+    /// How long idem distrusts a read: see `MySqlStore`.
     pub(crate) fn youth(&self) -> Duration {
         match self {
             Self::MySql(_) => Duration::from_millis(3_100),
@@ -68,7 +68,7 @@ impl Database {
         }
     }
 
-    /// An engine on connections of its own, with this Redis in front of the database if there is one.
+    /// An engine on its own connections, with Redis in front if given.
     pub(crate) fn engine(&self, runtime: &Runtime, redis: Option<&str>) -> Engine {
         let store = self.store(runtime);
         let Some(redis) = redis else {
@@ -94,7 +94,7 @@ impl Database {
         })
     }
 
-    /// Engines on connections of other clients, each with the name of its client, and another engine for replays.
+    /// Engines on other clients' connections, by name, with one for replays.
     #[cfg(feature = "tokio-postgres")]
     pub(crate) fn engines_by_others(&self, runtime: &Runtime) -> Vec<(&'static str, [Engine; 2])> {
         let Self::Postgres(server) = self else {

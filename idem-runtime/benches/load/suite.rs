@@ -16,7 +16,7 @@ const COUNTED: usize = 64;
 /// Calls of a run, at least.
 const LEAST: usize = 32;
 
-/// What a server can be asked about itself; `()` is none.
+/// A server's own figures; `()` has none.
 pub(crate) trait Meter {
     /// Processor time that it has used, in microseconds.
     fn cpu_micros(&mut self) -> Option<f64> {
@@ -63,14 +63,14 @@ pub(crate) struct Suite<'a> {
     pub(crate) runtime: &'a Runtime,
     options: &'a Options,
     store: &'a str,
-    /// How long the first answers are left alone before they are asked for.
+    /// How long first answers rest before their replays.
     pub(crate) settling: Duration,
-    /// Calls of a run, in place of as many as fill a slice.
+    /// Calls of a run, in place of a slice of time.
     pub(crate) calls: Option<usize>,
     cases: Vec<Case<'a>>,
 }
 
-/// What the rounds of one case showed.
+/// The results of one case's rounds.
 #[derive(Default)]
 struct Findings {
     calls: usize,
@@ -105,7 +105,7 @@ impl<'a> Suite<'a> {
         self.add_case(name, made_by, Box::new(fill), Box::new(run));
     }
 
-    /// Adds a case whose `run` makes the store anew and fills it, so that the store does not grow.
+    /// Adds a case whose `run` fills a new store each time.
     pub(crate) fn add_anew(
         &mut self,
         name: &'static str,
@@ -168,7 +168,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Warms up, counts commands, and finds out how many calls fill a slice.
+    /// Warms up, counts commands, and calibrates the calls of a slice.
     fn prepare(
         &self,
         case: &Case<'_>,

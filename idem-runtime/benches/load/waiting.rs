@@ -1,4 +1,4 @@
-//! Duplicates that wait for one running call, and how long after its end they have its answer.
+//! Duplicates of one running call, and their delay after its end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,10 @@ use super::shop::{Gate, Shop};
 
 /// How often each round is repeated: one has as many latencies as there are waiters.
 const TURNS: u64 = 5;
-/// How long the duplicates have to find the call that runs, and to be told of its end.
+/// Time for the duplicates to find the running call.
 const SETTLING: Duration = Duration::from_millis(15);
 
-/// The one that runs calls in one shop, and those that wait call in the other, which is another
-/// process's as far as the store knows.
+/// Two shops: the leader calls in one, its duplicates in the other.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) name: &'static str,
@@ -28,7 +27,7 @@ pub(crate) struct Waiting {
     pub(crate) merchant: u64,
 }
 
-/// For a call that runs in another process, as far as idem knows, and for one in the same.
+/// The leader is in this process, or in another for idem.
 pub(crate) fn waiting(options: &Options, [running, other]: &[Arc<Shop>; 2]) -> Vec<Waiting> {
     let case = |name, elsewhere| Waiting {
         name,
@@ -94,7 +93,7 @@ impl Waiting {
         gate.open.notify_one();
         let finished = running.await.unwrap();
         let answered = waiting.join_all().await;
-        // The news of the end may be faster than the reply of the one that ended it.
+        // The notification may overtake the reply to the leader.
         let since = |at: Instant| at.saturating_duration_since(finished);
         answered.into_iter().map(since).collect()
     }

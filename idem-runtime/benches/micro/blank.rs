@@ -1,4 +1,4 @@
-//! A store that grants everything and keeps nothing, so that only the engine is measured.
+//! A store that grants everything and keeps nothing: measures the engine.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -67,7 +67,7 @@ impl Store for Blank {
     }
 }
 
-/// What a call gives that waits for nothing.
+/// The output of a call that never waits.
 pub(crate) fn at_once<F: Future>(call: F) -> F::Output {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

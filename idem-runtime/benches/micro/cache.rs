@@ -28,7 +28,7 @@ fn pay(engine: &Engine, number: u64, receipt: &Receipt) -> Receipt {
     at_once(call.run(async |_| Ok::<_, Error>(receipt.clone()))).unwrap()
 }
 
-/// An engine whose cache has room for `most` answers, and was given those to the numbers below `entries`.
+/// An engine with a cache of `most` answers, filled below `entries`.
 fn engine(most: u64, entries: u64, receipt: &Receipt) -> Engine {
     let cache = LocalCache::new()
         .max_entries(usize::try_from(most).unwrap())
@@ -55,8 +55,7 @@ const fn ample(entries: u64) -> u64 {
     entries * 2
 }
 
-/// Measures calls of `next` numbers on an engine that is made when it is needed: a case runs once for each
-/// of its samples, or not at all.
+/// Measures calls of `next` numbers on a lazily made engine: a case runs once for each of its samples, or not at all.
 fn calls(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,

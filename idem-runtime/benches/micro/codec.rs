@@ -30,7 +30,7 @@ fn settings() -> Vec<(&'static str, Setting)> {
     ]
 }
 
-/// A new one, since those that are made for a batch are held at once.
+/// A fresh one: a batch holds all inputs at once.
 fn claim(engine: &Engine, number: u64) -> Claim {
     let begun = at_once(engine.operation("payments.pay").key(&number).begin());
     match begun.unwrap() {
@@ -39,7 +39,7 @@ fn claim(engine: &Engine, number: u64) -> Claim {
     }
 }
 
-/// What a duplicate of this call is answered with.
+/// The answer to a duplicate of this call.
 fn stored(engine: &Engine, receipt: &Receipt) -> StoredAnswer {
     at_once(claim(engine, 7).complete(receipt.clone())).unwrap();
     let begun = at_once(engine.operation("payments.pay").key(&7_u64).begin());
@@ -67,7 +67,7 @@ fn complete<T: Replay + Clone>(bench: &mut Bencher<'_>, engine: &Engine, answer:
 
 fn encode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("codec/encode");
-    // What the rest of the end of a call costs, to be taken off the others.
+    // The cost of the rest of a call's end, to be subtracted.
     group.bench_function("nothing", |bench| {
         complete(bench, &Engine::new(Blank), &());
     });

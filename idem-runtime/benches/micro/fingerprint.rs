@@ -1,4 +1,4 @@
-//! Which call it is and what is asked, from the arguments to the digests.
+//! Key and fingerprint, from the arguments to the digests.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What the parts of a call cost that no server has a share in:
+//! Cost of the parts of a call without a server:
 //! `cargo bench -p idem-runtime --features encryption,msgpack,zstd --bench micro`.
 //! After `--`, a part of the name of a case: `-- codec/encode/zstd`.
 

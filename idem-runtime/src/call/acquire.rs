@@ -1,4 +1,4 @@
-//! Claims the key of a call, or follows another call of this process.
+//! Claims a key, or follows another call of this process.
 //!
 //! In this order: `acquire` claims under the former name of a call, if it has one, and then under its own;
 //! `ClaimOrFollow` is the way of a call under one name, which leads and claims, or follows; `UnackedClaim` sends the
@@ -49,7 +49,7 @@ pub(crate) struct Acquisition {
 
 /// The start of a call after the reply of the store.
 pub(crate) enum Start {
-    /// The call runs the body, after its reconcile hook if there is one.
+    /// The call runs the body, after its reconcile hook if any.
     Run(Claim, Option<PendingReconcile>),
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),

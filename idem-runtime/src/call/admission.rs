@@ -225,7 +225,7 @@ impl Entered {
         core.expect("only arriving takes it, and nothing is left then")
     }
 
-    /// Joins the claim counter before leaving this one, so that a shutdown never sees neither.
+    /// Joins the claim counter before leaving this one: otherwise a shutdown sees neither.
     pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
         let core = self.core.take();
         let claim = claim(core.expect("only this takes it, once"));

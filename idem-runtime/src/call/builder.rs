@@ -297,7 +297,7 @@ impl<P, L> CallBuilder<P, L> {
     ///
     /// let engine = Engine::new(MemoryStore::new());
     /// let pay = || engine.operation("payments.pay").key("order-7").on_error(idem_runtime::on_error::Unknown);
-    /// // Nobody knows whether the provider got the request.
+    /// // The provider may have got the request.
     /// let first = pay().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
     /// assert_eq!(first, Err(PayError::TimedOut));
     /// // The next call asks the provider, and has the answer without a second charge.

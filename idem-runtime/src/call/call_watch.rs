@@ -1,4 +1,4 @@
-//! Observes one call from admission to end, if an observer asks for calls.
+//! Observes one call from admission to end for an observer.
 //!
 //! Without one a call reads no clock for this and allocates nothing. An answer at hand in this process is reported at
 //! once, by [`answered`]; any other call has a [`CallWatch`].

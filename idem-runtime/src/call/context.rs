@@ -86,7 +86,7 @@ pub fn try_context() -> Option<Context> {
     CONTEXT.try_with(Clone::clone).ok()
 }
 
-/// Whether any body of this task, inner or outer, is of such a call.
+/// Whether a body of this task, or an outer one, is such.
 fn runs(mut is_of: impl FnMut(&RunningCall) -> bool) -> bool {
     let runs = |context: &Context| {
         let mut next = Some(context);

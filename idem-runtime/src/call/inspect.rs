@@ -79,7 +79,7 @@ use crate::store::{Listed, ReadReply};
 ///
 /// let engine = Engine::new(MemoryStore::new());
 /// let call = || engine.operation("payments.pay").key("order-7").on_error(idem_runtime::on_error::Unknown);
-/// // Nobody knows whether the money moved, and so nobody moves it again.
+/// // The money may have moved: it is not moved again.
 /// let first = call().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
 /// assert_eq!(first, Err(PayError::TimedOut));
 ///
@@ -547,7 +547,7 @@ impl Entry {
 
     /// The attempt that wrote the record, unless the journal remembers it.
     ///
-    /// The first one that answers writes nothing, nor does one that has not ended.
+    /// A first attempt with an answer writes nothing, nor does an attempt that has not ended.
     fn last_attempt(&self, journal: &Journal) -> Option<Attempt> {
         let header = &self.record.header;
         let (now, age) = (self.core.clock.calendar(), self.age());

@@ -181,7 +181,7 @@ where
     }
 }
 
-/// Runs the task in the caller's span, of which its events are part. If the caller has gone, the span lasts until the
+/// Runs the task in the caller's span. If the caller has gone, the span lasts until the
 /// body has ended.
 #[cfg(feature = "tracing")]
 fn in_span<F: Future>(task: F) -> impl Future<Output = F::Output> {

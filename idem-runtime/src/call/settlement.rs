@@ -102,7 +102,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// The record with the rest of a chosen life, after a repeated send. `None`: the record as it is.
+    /// The record with the rest of a chosen life, sent again. `None`: the record as it is.
     fn shortened(&self, elapsed: Duration) -> Option<Bytes> {
         if !self.is_life_chosen || elapsed.is_zero() {
             return None;
@@ -211,7 +211,7 @@ impl HeldClaim {
         })
     }
 
-    /// Settles the claim of a body dropped before its begin or at a step.
+    /// Settles the claim of a body dropped unbegun or at a step.
     pub(crate) fn settle_without_body(self, stop: Box<Stop>) -> Settling {
         Box::pin(async move {
             match *stop {

@@ -99,7 +99,7 @@ impl Steps {
         life.saturating_add(policy.lease()).min(LONG)
     }
 
-    /// Adds the committed result of the step with this `record` to the call's journal.
+    /// Adds the committed result in `record` to the call's journal.
     ///
     /// Fails if the claim is lost.
     pub(crate) async fn keep_committed(

@@ -97,7 +97,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         ))
     }
 
-    /// Refuses the answer of a body that left a transaction of sqlx open.
+    /// Refuses the answer of a body that left a transaction open.
     ///
     /// Otherwise the commit that follows would release a savepoint and nothing else.
     fn is_even(&mut self, key: &RecordKey) -> Result<(), Error> {
@@ -156,7 +156,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
 }
 
 impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
-    /// Rolls back a transaction that was begun here and must not outlive the call.
+    /// Rolls back a transaction of its own that is still open.
     fn drop(&mut self) {
         if self.begins {
             self.tx.give_up();

@@ -75,7 +75,7 @@ impl Engine {
 const FORGED: &str = "answers are replayed from the fast store of a `LayeredStore` and are not encrypted: who can write \
                       to it can give any answer; set `EngineBuilder::encrypt`, or guard it as the database is guarded";
 
-/// Names the attempts of this instance, if the store keeps journals and they are recorded.
+/// Names this instance in recorded attempts.
 fn recorder(store: &dyn Store, instance: Option<String>, records: bool) -> Option<Recorder> {
     let records = records && store.keeps_journals();
     records.then(|| Recorder::new(instance.unwrap_or_else(host_name)))
@@ -151,10 +151,10 @@ impl EngineBuilder {
     ///
     /// For bodies that outlive their callers (`on_cancel = finish`,
     /// [`CallBuilder::finish`](crate::CallBuilder::finish), the HTTP layer): a limit around the caller counts callers,
-    /// and one that hangs up frees its place there while its body continues. Here the body is counted, with or without
-    /// its caller, from before its claim until its answer is stored, released or left to the background. Bodies without
-    /// protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::claim::Claim) until it is
-    /// settled or dropped.
+    /// and a client that hangs up frees its place there while its body continues. Here the body is counted, with or
+    /// without its caller, from before its claim until its answer is stored, released or left to the background. Bodies
+    /// without protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::claim::Claim)
+    /// until it is settled or dropped.
     ///
     /// At the limit a call that would run its body gets [`ErrorKind::TooManyRunning`](crate::ErrorKind::TooManyRunning)
     /// with [`retry_after`](crate::Error::retry_after), and nothing is claimed or run. A call whose answer is stored
@@ -186,7 +186,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The time for which a claim is tried while the store does not answer; default 2 s.
+    /// How long a claim is tried while the store does not answer; default 2 s.
     ///
     /// Then the call fails with [`ErrorKind::StoreUnavailable`] and the body does not run.
     ///
@@ -204,7 +204,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The time for which a caller waits for its answer to be stored; default 2 s.
+    /// How long a caller waits for the storing of its answer; default 2 s.
     ///
     /// It applies while the store does not answer. Then the caller gets the reply of
     /// [`on_unconfirmed`](Self::on_unconfirmed), and storing continues in the background, for as long as the answer
@@ -283,7 +283,7 @@ impl EngineBuilder {
     /// replayed. To introduce encryption without a refused answer, deploy everywhere
     ///
     /// 1. a build with the feature `encryption`, without keys;
-    /// 2. `.encrypt(keys).accept_plaintext()`: every process encrypts what it writes, and reads both;
+    /// 2. `.encrypt(keys).accept_plaintext()`: every process encrypts its answers, and reads both forms;
     /// 3. `.encrypt(keys)` alone, once the longest `ttl` has passed since the end of step 2. Put that date into the
     ///    code beside the call.
     ///
@@ -343,7 +343,7 @@ impl EngineBuilder {
     ///    answer: add `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not
     ///    before.
     ///
-    /// Meanwhile a call that queries the store takes one round trip more; one that meets a limit or a quota takes two.
+    /// Meanwhile a call that queries the store takes one round trip more; a call under a limit or a quota takes two.
     /// Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
     /// [transaction](crate::CallBuilder::in_tx) reads the former record by a connection of the store's. It replays an
     /// answer, and is refused as [`ErrorKind::Running`] where the record is unfinished: a call outside of a transaction
@@ -386,7 +386,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Replays answers that this engine has seen without a request to the store; default never.
+    /// Replays this engine's known answers without a request to the store; default never.
     ///
     /// [`LocalCache`] describes the effect on an answer that an operator revokes.
     pub fn local_cache(mut self, cache: LocalCache) -> Self {

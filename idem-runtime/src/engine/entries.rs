@@ -11,7 +11,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 
 impl Engine {
-    /// Reads the record under a digest that a log or an event named.
+    /// Reads the record under a digest from a log or an event.
     ///
     /// As [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
     ///

@@ -7,7 +7,7 @@ use crate::identity::operation::Operation;
 use crate::record::Owner;
 
 impl Engine {
-    /// Issues a one-time token for a call of this operation by this subject.
+    /// Issues a one-time token for this operation and subject.
     ///
     /// The subject identifies the user of the form: for example the user id, or the session id if no user is
     /// logged in. See [`TokenIssuer`](crate::token::TokenIssuer).

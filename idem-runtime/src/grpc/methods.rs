@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The treatment of each listed method, by its path without the first slash; of all methods of a service by its name.
+/// The treatment of each listed method, by path without first slash; of all methods of a service by its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Methods {
     listed: HashMap<String, Treatment>,

@@ -18,9 +18,9 @@
 //! | would run, and too many are running | `UNAVAILABLE` | `TOO_MANY_RUNNING` | yes, after 1 s |
 //! | would run, and its caller's quota is used up | `RESOURCE_EXHAUSTED` | `QUOTA_EXCEEDED` | yes, after the quota's time |
 //! | has a key that came with another call | `FAILED_PRECONDITION` | `KEY_REUSED` | no |
-//! | repeats one that is still running, after the wait | `UNAVAILABLE` | `REQUEST_RUNNING` | yes, after 2 s at most |
-//! | repeats one that is done | the first one's: message, metadata, status, details | | |
-//! | repeats one that is done, where repeats are refused | `ALREADY_EXISTS` | `REQUEST_REPEATED` | no |
+//! | repeats a running request, after the wait | `UNAVAILABLE` | `REQUEST_RUNNING` | yes, after 2 s at most |
+//! | repeats a finished request | the first one's: message, metadata, status, details | | |
+//! | repeats a finished request, where repeats are refused | `ALREADY_EXISTS` | `REQUEST_REPEATED` | no |
 //! | repeats one of unknown outcome, or whose attempts have all crashed | `UNKNOWN` | `OUTCOME_UNKNOWN`, `ATTEMPTS_EXHAUSTED` | no |
 //! | repeats one whose answer was a stream, or too large | `DATA_LOSS` | `ANSWER_LOST` | no |
 //! | comes while the store is down, or the engine shuts down | `UNAVAILABLE` | `UNAVAILABLE` | yes, after 1 s |
@@ -45,7 +45,7 @@
 //! `key = request.request_id` with `scope = …`. Its error converts by `From<idem_runtime::Error>`, which a
 //! [`Status`](tonic::Status) has.
 //!
-//! # What is not promised
+//! # Limits
 //!
 //! - No streams: a method with a stream of requests or responses is passed, or refused.
 //! - Not that two encodings of one message are one request: [the message](GrpcLayer#the-message).

@@ -13,7 +13,7 @@ use crate::http::Problem;
 /// The domain of the reasons in [`ErrorInfo`](tonic_types::ErrorInfo).
 const DOMAIN: &str = "idem-runtime";
 
-/// Time after which a client of gRPC repeats a call by itself
+/// Delay before a gRPC client's own repeat
 /// ([A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback)).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 

@@ -64,7 +64,7 @@ where
         let problem = match self.methods.of(request.uri().path()) {
             Some(Treatment::Protected) if !has_key || is_grpc(&request) => {
                 if has_key {
-                    // What is stored must be a message for every client.
+                    // A stored response must be a message for every client.
                     request.headers_mut().remove(ACCEPT_ENCODING);
                 }
                 return Box::pin(protect(Arc::clone(&self.settings), inner, request));
@@ -90,7 +90,7 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
     rest.is_some_and(|rest| matches!(rest, [] | [b'+' | b';' | b' ', ..]))
 }
 
-/// Under the name of the inner service, so that a router takes it in its place.
+/// Under the inner service's name, so that a router accepts it.
 impl<S: NamedService> NamedService for GrpcIdempotency<S> {
     const NAME: &'static str = S::NAME;
 }

@@ -19,7 +19,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 const STATUS: &str = "grpc-status";
 
-/// The trailers of a response, which are among the headers of one without a message.
+/// The trailers, among the headers of a response without a message.
 const TRAILERS: [&str; 3] = [STATUS, "grpc-message", "grpc-status-details-bin"];
 
 /// The metadata without which a replay is no response: those trailers, and what describes the message.
@@ -35,7 +35,7 @@ const FRAME: usize = 5;
 /// A verdict of the service, by the error of a call.
 pub(super) type Sort = dyn Fn(&Status) -> Option<KeyVerdict> + Send + Sync;
 
-/// The protocol, and what a layer has set about it.
+/// The protocol with a layer's settings.
 #[derive(Clone, Default)]
 pub(super) struct Grpc {
     pub(super) sort: Option<Arc<Sort>>,
@@ -91,7 +91,7 @@ impl Protocol for Grpc {
     }
 }
 
-/// The trailers of a response, which are its headers if it has no message.
+/// The trailers; without a message, the headers.
 fn trailers_of<'a>(
     headers: &'a HeaderMap,
     trailers: Option<&'a HeaderMap>,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the data are cut, one message is one, and its parts and a second one are not.
+        /// However the data are cut, one message counts as one.
         #[test]
         fn messages_are_counted_however_their_data_arrive(
             message in vec(any::<u8>(), 0..40),

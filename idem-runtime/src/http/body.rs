@@ -12,9 +12,9 @@ use super::recording::{Next, RecordedBody};
 
 /// A body whose beginning, or all of it, is in memory.
 ///
-/// What is in memory is one frame: shared, if `B` has one, and joined from several. The body of a request as the handler
-/// receives it: buffered as a whole if the request has a key, else streamed. The body of a response as it leaves the
-/// layer: buffered as a whole if it was stored, recorded if it is a stream to be stored, else streamed.
+/// The part in memory is one frame: shared, if `B` has one, and joined from several. The body of a request as the
+/// handler receives it: buffered as a whole if the request has a key, else streamed. The body of a response as it
+/// leaves the layer: buffered as a whole if it was stored, recorded if it is a stream to be stored, else streamed.
 pub struct Buffered<B: Body> {
     read: Collected,
     rest: Rest<B>,

@@ -1,4 +1,4 @@
-//! What a key is unique in, for one caller.
+//! The domain in which a caller's key is unique.
 
 use ::http::Method;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::fingerprint::field;
 use crate::identity::key::KeyDigest;
 
-/// What a key is unique in, within its scope: see [`IdempotencyLayer::key_domain`](super::IdempotencyLayer::key_domain).
+/// The domain of a key within its scope: see [`IdempotencyLayer::key_domain`](super::IdempotencyLayer::key_domain).
 ///
 /// | domain | the key of an earlier request, with another query or body | with another path | with another method |
 /// |---|---|---|---|

@@ -70,7 +70,7 @@ impl Rules {
         }
     }
 
-    /// The status of a response, or the one that it stands for.
+    /// The status of a response, or of its protocol.
     pub(super) fn status_of<B>(&self, response: &Response<B>, body: &Collected) -> StatusCode {
         let protocol = self.protocol.as_ref();
         let treated_as = protocol.and_then(|it| it.status(response.headers(), body.trailers()));
@@ -148,7 +148,7 @@ pub(super) struct RequestEnd<B: Body, E> {
 pub(super) enum ServiceEnd<B: Body, E> {
     Answered {
         response: Response<Buffered<B>>,
-        /// Its status, or the one that it stands for.
+        /// Its status, or its protocol's.
         status: StatusCode,
         disposition: Disposition<B>,
     },

@@ -27,9 +27,9 @@ type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 /// Rules by which two requests are equal: see [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint).
 ///
 /// Method, path and query always count, and the body does: byte by byte, unless a rule for bodies of its type applies.
-/// So do the headers of a payment, in a request that has one: [`ignore_payment`](Self::ignore_payment).
-/// Of several rules that of [`of`](Self::of) comes first. A body that does not match its `Content-Type` counts byte by
-/// byte, and so does one that is compressed (`Content-Encoding`).
+/// So do the headers of a payment, in a request that has one: [`ignore_payment`](Self::ignore_payment). Of several
+/// rules that of [`of`](Self::of) comes first. A body that does not match its `Content-Type` counts byte by byte, and
+/// so does a compressed one (`Content-Encoding`).
 ///
 /// A body that a rule applies to is in memory up to three times while its fingerprint is taken, each of at most
 /// [`max_body_bytes`](super::IdempotencyLayer::max_body_bytes). That is done on the thread of the request, and takes some
@@ -235,10 +235,11 @@ impl Fingerprinter {
 
     /// Counts of a payment its terms alone.
     ///
-    /// Of that in `PAYMENT-SIGNATURE`, unless [`header`](Self::header) names it. The terms are what was accepted (scheme, network, amount, asset, recipient) and for what resource, as the client wrote
-    /// them; not the signature with its nonce, and no extension. For clients that sign a new payment when they repeat a
-    /// request: a repeat with equal terms is the same request. A payment that is no base64 of JSON counts byte by byte,
-    /// and so does an `X-PAYMENT` of version 1.
+    /// Of that in `PAYMENT-SIGNATURE`, unless [`header`](Self::header) names it. The terms are the accepted ones
+    /// (scheme, network, amount, asset, recipient) and for what resource, as the client wrote them; not the signature
+    /// with its nonce, and no extension. For clients that sign a new payment when they repeat a request: a repeat with
+    /// equal terms is the same request. A payment that is no base64 of JSON counts byte by byte, and so does an
+    /// `X-PAYMENT` of version 1.
     pub fn payment_terms(mut self) -> Self {
         self.payment = Payment::Terms;
         self

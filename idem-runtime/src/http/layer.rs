@@ -53,14 +53,13 @@ use crate::policy::{
 /// 6. Of a request that is to be executed, the limits: [`max_running`](Self::max_running) and
 ///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
-/// The key is one of its caller, of one path, or of one method and path: [`key_domain`](Self::key_domain).
-/// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
-/// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`).
-/// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
-/// headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers too; the
-/// closures of a layer find that one as axum's `OriginalUri` among the extensions.
+/// The key is one of its caller, of one path, or of one method and path: [`key_domain`](Self::key_domain). Two requests
+/// are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
+/// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`). [`fingerprint`](Self::fingerprint) changes this: a JSON document that is
+/// written anew, a form with another boundary, headers that count. Under the feature `axum` the path is the client's,
+/// in nested routers too; the closures of a layer find that one as axum's `OriginalUri` among the extensions.
 ///
-/// | response | what the client gets | what a repeat gets |
+/// | response | its client gets | a repeat gets |
 /// |---|---|---|
 /// | by its status: store | it, once it is stored | it, with the [headers that are stored](#headers-that-are-stored) |
 /// | by its status: release | it, streamed | is executed |
@@ -90,7 +89,7 @@ use crate::policy::{
 /// the stream or 503 `answer-unconfirmed`; the recording goes on in both cases. The end of the stream reaches the client before it
 /// is stored: a repeat that comes at once may still get the 500.
 ///
-/// | the stream | its client | the key, and what a repeat gets |
+/// | the stream | its client | the key, or a repeat |
 /// |---|---|---|
 /// | goes on | gets it as it comes | 500 `outcome-unknown`, `retryable` for `max_run`, with `Retry-After` |
 /// | has ended | has it | the stored response |
@@ -119,7 +118,7 @@ use crate::policy::{
 ///
 /// # Settings of the calls
 ///
-/// The layer has the setters of a [`Policy`](crate::Policy); what is left open is the engine's. For a request they mean:
+/// The layer has the setters of a [`Policy`](crate::Policy); an open setting is the engine's. For a request they mean:
 ///
 /// | setting | here |
 /// |---|---|
@@ -194,7 +193,7 @@ use crate::policy::{
 ///
 /// let engine = Engine::new(MemoryStore::new());
 /// let layer = IdempotencyLayer::scoped(engine, "shop.api", |request| {
-///     // Whoever has been authenticated; here, the tenant of a trusted gateway.
+///     // The authenticated caller; here, the tenant of a trusted gateway.
 ///     Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
 /// });
 /// let shop = Router::new().route("/orders", post(|order: String| async move { format!("ordered {order}") })).layer(layer);
@@ -382,7 +381,7 @@ impl IdempotencyLayer {
     /// does not count.
     ///
     /// At the limit a request that would be executed gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
-    /// claimed. One whose response is stored gets it, in one round trip to the store; one that repeats a running
+    /// claimed. A request whose response is stored gets it, in one round trip to the store; a repeat of a running
     /// request waits for its response as always, and takes no place.
     ///
     /// Clones of the layer made after this call, and the services of all of them, count together.
@@ -508,8 +507,8 @@ impl IdempotencyLayer {
     ///
     /// It counts status, headers and body as they are laid out, before they are compressed and encrypted. The default
     /// is [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where that is more; the limit is at most 64 MiB or
-    /// that, and what the store takes (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` as it
-    /// was when the store connected, less 8 KiB).
+    /// that, and the store's limit (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` as it was
+    /// when the store connected, less 8 KiB).
     ///
     /// A response is in memory until it is stored, and is held back unless it is a [stream](Self#streams): up to this
     /// limit for each concurrent request. A larger one is passed on as soon as its declared length or the data received

@@ -18,8 +18,8 @@ use crate::call::ReplayCount;
 /// [`IdempotencyLayer`](super::IdempotencyLayer). This layer is for the other cases: a kept error of a handler under
 /// `#[idempotent]`, and a handler that makes a call and writes a response of its result.
 ///
-/// A call that ran, or was refused, leaves the header out, also beside one that was replayed. Not counted are calls
-/// that the handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::claim::Claim)s.
+/// A call that ran, or was refused, leaves the header out, also beside a replayed one. Not counted are calls that the
+/// handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::claim::Claim)s.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -88,7 +88,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that is ready goes, and its clone stays.
+        // The ready service is called, and its clone stays.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(ReplayCount::watch(async move {

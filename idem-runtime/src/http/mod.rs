@@ -17,11 +17,11 @@
 //! | would be executed, and too many are running | 503 `too-many-running` with `Retry-After`: [`max_running`](IdempotencyLayer::max_running) | RFC 9110, 15.6.4 |
 //! | would be executed, and its caller's quota is used up | 429 `quota-exceeded` with `Retry-After`: [`quota`](IdempotencyLayer::quota) | RFC 6585, 4 |
 //! | has a key that came with another request ([`Fingerprinter`]) | 422 `key-reused` | draft, 2.4 and 2.7 |
-//! | repeats one that is still running | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
+//! | repeats a running request | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
 //! | is executed, and the store does not confirm its response in time | 503 `answer-unconfirmed` with `Retry-After`; its repeat gets the response | [`on_unconfirmed`](IdempotencyLayer::on_unconfirmed) |
-//! | repeats one that is done | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
-//! | repeats one that is done, where repeats are refused | 409 `request-repeated` with `Retry-After` | [`on_duplicate`](IdempotencyLayer::on_duplicate) |
-//! | repeats one that was refused with nothing done (by default 400, 403, 404, 422, 429, 503, …), or that got a challenge (401, 428, 402 with a demand for payment, …) | the handler's new response | [`StatusPolicy`] |
+//! | repeats a finished request | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
+//! | repeats a finished request, where repeats are refused | 409 `request-repeated` with `Retry-After` | [`on_duplicate`](IdempotencyLayer::on_duplicate) |
+//! | repeats a request refused with nothing done (by default 400, 403, 404, 422, 429, 503, …), or that got a challenge (401, 428, 402 with a demand for payment, …) | the handler's new response | [`StatusPolicy`] |
 //! | repeats one of unknown outcome (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
 //! | repeats one whose attempts all crashed | 500 `attempts-exhausted` | [`max_attempts`](IdempotencyLayer::max_attempts) |
 //! | repeats one whose response is being streamed, or was cut off | 500 `outcome-unknown` with `Retry-After`; once the stream has ended, the response | [streams](IdempotencyLayer#streams) |

@@ -27,7 +27,7 @@ pub(super) fn has_signature(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 ///
-/// [`KeyRefusal::Repeated`] for two of them, [`KeyRefusal::Unreadable`] for one that is no base64.
+/// [`KeyRefusal::Repeated`] for two of them, [`KeyRefusal::Unreadable`] for a value that is no base64.
 pub(super) fn document(headers: &HeaderMap) -> Result<Option<Vec<u8>>, KeyRefusal> {
     let mut lines = headers.get_all(&PAYMENT[0]).iter();
     let Some(line) = lines.next() else {

@@ -335,7 +335,7 @@ impl Problem {
         self.respond(&wording, PROBLEM_JSON, document)
     }
 
-    /// What a response says of it by default.
+    /// The default wording of a response.
     pub(super) fn wording(&self) -> Wording<'_> {
         let documented_at = self.documented_at.as_deref().unwrap_or(DOCUMENTATION);
         Wording {
@@ -400,7 +400,7 @@ impl Problem {
     }
 }
 
-/// What a response says of a problem.
+/// The wording of a problem in a response.
 pub(super) struct Wording<'a> {
     pub(super) status: StatusCode,
     pub(super) code: &'a str,

@@ -179,7 +179,7 @@ macro_rules! profile_setters {
             ///
             /// # Panics
             ///
-            /// If no header can have this name, or if it is one that is [never
+            /// If no header can have this name, or if it is [never
             /// stored](super::IdempotencyLayer#headers-that-are-stored).
             store_header(name: impl AsRef<str>) |it| { it.headers.store(name.as_ref()) }
 
@@ -283,7 +283,7 @@ impl Profile {
     }
 }
 
-/// What a layer has of which nothing was set.
+/// The profile of a layer without settings.
 impl Default for Profile {
     fn default() -> Self {
         Self::new("none")

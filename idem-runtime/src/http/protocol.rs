@@ -1,4 +1,4 @@
-//! What a protocol over HTTP has in other places: gRPC.
+//! Differences of a protocol over HTTP: gRPC.
 
 use std::fmt;
 use std::time::Duration;

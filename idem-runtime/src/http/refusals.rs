@@ -32,7 +32,8 @@ const NOT_OWN: [&str; 10] = [
 /// The wording of refusals: status, body and headers by code.
 ///
 /// For the API of a partner that fixes them. [`problems`](Self::problems), the default, are documents after RFC 9457;
-/// [`json`](Self::json) makes every body from a template. A [row](Self::on) changes the refusals of one [code](Problem); what it leaves open is the problem's own.
+/// [`json`](Self::json) makes every body from a template. A [row](Self::on) changes the refusals of one
+/// [code](Problem); open parts are the problem's own.
 ///
 /// [`IdempotencyLayer::refusals`](super::IdempotencyLayer::refusals) applies it to a layer. A closure of
 /// [`on_problem`](super::IdempotencyLayer::on_problem) or [`on_problem_with`](super::IdempotencyLayer::on_problem_with)
@@ -65,7 +66,7 @@ pub struct Refusals {
 
 /// The wording of the refusals of one code: a row of [`Refusals`].
 ///
-/// What it leaves open is the problem's. `Refusal::default()` leaves everything open, the status too.
+/// Open parts are the problem's. `Refusal::default()` leaves everything open, the status too.
 #[derive(Clone, Debug, Default)]
 #[must_use = "it does nothing until `Refusals::on` takes it"]
 pub struct Refusal {

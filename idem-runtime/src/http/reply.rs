@@ -37,7 +37,7 @@ use super::replayed::mark_replayed;
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 ///
-/// # What is stored
+/// # The stored form
 ///
 /// The status, the value, and each header that the handler adds, because the handler names them one by one; except
 /// headers that belong to one response or one client, which an
@@ -90,8 +90,8 @@ impl<T> Reply<T> {
 
     /// Adds a header.
     ///
-    /// One that no response may carry, such as a value with a line break, is left out: when an answer is written its
-    /// effect has happened, and an answer without a header is better than none.
+    /// An invalid header, such as a value with a line break, is left out: when an answer is written its effect has
+    /// happened, and an answer without a header is better than none.
     #[must_use]
     pub fn header(
         mut self,

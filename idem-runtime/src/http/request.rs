@@ -16,7 +16,7 @@ use super::target::asked_for;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
-/// What is known of a request with a key before its call.
+/// The scope and digest of a request with a key.
 pub(super) struct Admitted {
     pub(super) scope: Option<String>,
     pub(super) asked: [u8; 32],
@@ -93,9 +93,9 @@ fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identif
 ///
 /// # Errors
 ///
-/// 413 for a body that exceeds the layer's limit, by its declared length or by the data received; 408 for one that does
-/// not arrive in time, or until the moment `due`; 400 for one that ends with an error. Where the protocol has messages,
-/// 501 for a body that is not one of them.
+/// 413 for a body that exceeds the layer's limit, by its declared length or by the data received; 408 for a body that
+/// does not arrive in time, or until the moment `due`; 400 for a body that ends with an error. Where the protocol has
+/// messages, 501 for a body that is not one of them.
 ///
 /// # Cancel safety
 ///

@@ -73,8 +73,8 @@ impl IdempotencyLayer {
 
     /// Reads the record under a key with its method and path.
     ///
-    /// In any [domain](Self::key_domain). The path is the one that the client wrote, without its query; what is no part of the domain does not count. Else
-    /// as [`entry`](Self::entry).
+    /// In any [domain](Self::key_domain). The path is the client's, without its query; the rest of it does not count.
+    /// Else as [`entry`](Self::entry).
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Entry {
 impl StoredAnswer {
     /// The stored response of a request to an [`IdempotencyLayer`].
     ///
-    /// `None` for any other answer, and for one that cannot be read.
+    /// `None` for any other answer, and for an unreadable one.
     #[must_use]
     pub fn response(&self) -> Option<Response<Bytes>> {
         let opened = self.open().ok()?;

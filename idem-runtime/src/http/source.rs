@@ -26,7 +26,7 @@ type Own = dyn Fn(&Parts) -> Result<Option<String>, KeyRefusal> + Send + Sync;
 /// | [`json`](Self::json) | a string of the JSON body | no such member; no body | no JSON, or compressed; no string, `null` too; the member twice |
 /// | [`query`](Self::query) | a parameter of the query, decoded | no such parameter | twice; an escape that is none, or not UTF-8 |
 /// | [`payment_identifier`](Self::payment_identifier) | the id in the payment of x402 | a payment without the extension | no base64 of JSON; no string |
-/// | [`of`](Self::of) | what a function returns | it returns `None` | it returns the error |
+/// | [`of`](Self::of) | the result of a function | it returns `None` | it returns the error |
 ///
 /// Every key is checked by the length and the form of the [`KeyRules`]. The same text from two sources is the same key.
 /// The key stays a part of the query or the body that the [fingerprint](super::Fingerprinter) counts.
@@ -95,8 +95,8 @@ impl KeySource {
 
     /// The string at this pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) of the JSON body.
     ///
-    /// The body is read as JSON, whatever its `Content-Type` says. An empty body has no key; one that is not a JSON
-    /// document, a compressed one too, is refused, because nothing can tell whether it has one.
+    /// The body is read as JSON, under any `Content-Type`. An empty body has no key; a body that is not a JSON
+    /// document, or compressed, is refused, because nothing can tell whether it has one.
     ///
     /// # Panics
     ///

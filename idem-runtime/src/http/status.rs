@@ -279,7 +279,7 @@ impl StatusPolicy {
     ///
     /// That layer verifies a payment before the handler, and settles it after it. A 402 of a request with a payment is
     ///
-    /// | its header | what it says | the key |
+    /// | its header | its meaning | the key |
     /// |---|---|---|
     /// | `PAYMENT-REQUIRED`, and no `PAYMENT-RESPONSE` | the payment was not valid, and the handler did not run | released |
     /// | `PAYMENT-RESPONSE` | the settlement failed after the handler | stored: the client pays under another id |

@@ -121,7 +121,7 @@ impl Inputs {
         }
     }
 
-    /// Continues an open key; one that was given is `refused`.
+    /// Continues an open key; a given key is `refused`.
     fn open(&mut self, refused: &'static str, then: impl FnOnce(KeyBuilder) -> Key) {
         self.key = match std::mem::replace(&mut self.key, Key::Refused(refused)) {
             Key::Open(builder) => then(builder),
@@ -151,7 +151,7 @@ impl Inputs {
         self.open(TWICE, |builder| Key::Given(builder.key(key)));
     }
 
-    /// A token that the engine verifies later, because the engine is not known here.
+    /// A token that the engine verifies later.
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
         self.open(TWICE, |builder| {

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::identity::digest_key::{DigestKey, StepPart};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 
-/// The digest of a step's name, before the call is part of it.
+/// The digest of a step's name alone.
 pub(crate) fn step_name<K: ToKey + ?Sized>(name: &K) -> Result<KeyDigest, KeyError> {
     KeyBuilder::new("idem step", DEFAULT_MAX_KEY_BYTES).key(name)
 }

@@ -1,4 +1,4 @@
-//! Keyed digests: they limit what a reader of the store, or of a log, learns of a key and of a request.
+//! Keyed digests: a reader of the store, or of a log, learns less of a key and of a request.
 
 use std::fmt;
 
@@ -10,8 +10,7 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 
-/// The name of a call's record, and the origin of its derived keys. No `Debug`, because the plain digest must not be
-/// shown.
+/// The name of a record, and the origin of derived keys. No `Debug`, because the plain digest must not be shown.
 #[derive(Clone)]
 pub(crate) struct CallName {
     pub(crate) key: RecordKey,
@@ -20,7 +19,7 @@ pub(crate) struct CallName {
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
-/// A value that a record or a log has as a digest alone.
+/// A value that records or logs have as a digest alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepPart {
     /// The name of a step.
@@ -32,7 +31,7 @@ pub(crate) enum StepPart {
 }
 
 impl StepPart {
-    /// None is the beginning of another, nor of the `K` and `F` of a call.
+    /// Each is prefix-free, also with `K` and `F` of a call.
     const fn domain(self) -> &'static [u8] {
         match self {
             Self::Name => b"idem step 1\0",

@@ -44,7 +44,7 @@ impl Fingerprint {
         self == Self::NONE
     }
 
-    /// Whether both are of the same request, or one of them is [`NONE`](Self::NONE).
+    /// Whether both are of one request, or one is [`NONE`](Self::NONE).
     ///
     /// Not transitive, which is why it is not `==`.
     #[must_use]
@@ -53,7 +53,7 @@ impl Fingerprint {
     }
 }
 
-/// The first four bytes in hex, enough to tell two requests apart in a log.
+/// The first four bytes in hex, to compare requests in a log.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_none() {
@@ -128,7 +128,7 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 /// Builds the fingerprint of a call, argument by argument.
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,
-    /// The name of the last argument, and the number of arguments that are missing.
+    /// The last argument's name, and the number of missing arguments.
     last: &'static str,
     missing: usize,
     /// The first argument that could not be encoded. Boxed because builders are moved and errors are rare.
@@ -136,7 +136,7 @@ pub struct FingerprintBuilder {
 }
 
 impl FingerprintBuilder {
-    /// Starts the fingerprint of a call to `op` with this number of arguments.
+    /// Starts the fingerprint of a call to `op`.
     #[must_use]
     pub fn new(op: &str, arguments: usize) -> Self {
         let mut builder = Self::begin(op);
@@ -145,7 +145,7 @@ impl FingerprintBuilder {
         builder
     }
 
-    /// The fingerprint of a call whose request is one value, rather than named arguments.
+    /// The fingerprint of a call whose request is one value.
     #[must_use]
     pub fn value<T>(op: &str, value: &T) -> Self
     where

@@ -16,7 +16,7 @@ const DOMAIN_BY_FINGERPRINT: &str = "idempotency key by fingerprint";
 #[cfg(feature = "tokens")]
 const DOMAIN_BY_TOKEN: &str = "idempotency key by token";
 
-/// The default limit of a key, and of a scope, in bytes of canonical encoding.
+/// The default limit of key and scope, in encoded bytes.
 pub const DEFAULT_MAX_KEY_BYTES: usize = 1024;
 
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -47,7 +47,7 @@ pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The SHA-256 of operation, scope and key, which identifies a call in the store.
+/// SHA-256 of operation, scope and key: a call's identity in the store.
 ///
 /// A reader can verify a guess of the key. An engine with a [digest key](crate::EngineBuilder::digest_key) names its
 /// records by an HMAC of it; events and entries show that HMAC.
@@ -270,7 +270,7 @@ impl KeyBuilder {
         Ok(self.named(DOMAIN_BY_FINGERPRINT, asked.as_bytes()))
     }
 
-    /// The digest of the call of a one-time token, by its random bytes: the subject is its scope.
+    /// The digest of a one-time token's call, by its random bytes: the subject is its scope.
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S>(mut self, subject: &S, nonce: &[u8; 16]) -> Result<KeyDigest, KeyError>
     where
@@ -375,7 +375,7 @@ pub enum KeyError {
     TooLong {
         /// Key or scope.
         part: KeyPart,
-        /// Its length in bytes of canonical encoding, as far as it was encoded: at least this.
+        /// The length in encoded bytes, up to the stop of the encoding: at least this.
         bytes: usize,
         /// The limit in bytes of canonical encoding.
         max_bytes: usize,

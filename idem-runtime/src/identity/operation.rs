@@ -72,7 +72,7 @@ impl From<Operation> for Cow<'static, str> {
 #[derive(Clone, Debug)]
 pub(crate) struct Prefix(Arc<Apart>);
 
-/// Padding against false sharing, because threads update the reference count of the prefix beside it.
+/// Padding against false sharing with the prefix's reference count.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(Box<str>);
@@ -157,7 +157,7 @@ impl RecordKey {
         name
     }
 
-    /// Calls `work` with the key as text, which is not allocated anew for each call.
+    /// Calls `work` with the key as text, in a reused buffer.
     #[cfg(feature = "redis")]
     pub(crate) fn with_name<T>(&self, work: impl FnOnce(&str) -> T) -> T {
         thread_local! {

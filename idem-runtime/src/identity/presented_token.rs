@@ -8,7 +8,7 @@ pub(super) const NONCE: usize = 16;
 const MAC: usize = 32;
 const HEAD: usize = 1 + SECRET_ID + 8 + NONCE;
 const BYTES: usize = HEAD + MAC;
-/// The number of bytes divides by three, so that every bit of the text is used and a token has only one text.
+/// Divisible by three, so that a token has one text.
 const CHARACTERS: usize = BYTES / 3 * 4;
 
 const SECRET_ID: usize = 3;

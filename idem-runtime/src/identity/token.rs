@@ -13,7 +13,7 @@ use crate::identity::key::ToKey;
 pub struct Token<'t, S> {
     text: &'t str,
     subject: S,
-    /// Set at construction, so that an unsuitable subject produces a single compiler error, at the subject.
+    /// Set at construction, for one compiler error at the subject.
     name: fn(&Self, &mut Inputs),
 }
 
@@ -33,14 +33,11 @@ pub struct Token<'t, S> {
 ///     Ok(format!("{item} for {user}"))
 /// }
 ///
-/// let issuer = TokenIssuer::new([7; 32]); // from your secret store
-/// let engine = Engine::builder(MemoryStore::new()).tokens(issuer).build()?;
-/// // With the page that has the form:
-/// let hidden = engine.issue_token("orders.submit", &42)?;
-/// // With the request, and once more after a double click:
-/// let order = engine.scope(submit(&hidden, 42, "tea")).await?;
-/// assert_eq!(engine.scope(submit(&hidden, 42, "tea")).await?, order);
-/// // Somebody else has it:
+/// let issuer = TokenIssuer::new([7; 32]); // from your secret store let engine =
+/// Engine::builder(MemoryStore::new()).tokens(issuer).build()?; // With the page that has the form: let hidden =
+/// engine.issue_token("orders.submit", &42)?; // With the request, and once more after a double click: let order =
+/// engine.scope(submit(&hidden, 42, "tea")).await?; assert_eq!(engine.scope(submit(&hidden, 42, "tea")).await?, order);
+/// // Another user presents it:
 /// let error = engine.scope(submit(&hidden, 43, "tea")).await.unwrap_err();
 /// assert_eq!(*error.kind(), ErrorKind::TokenInvalid);
 /// # Ok::<_, Error>(()) }).unwrap();

@@ -61,7 +61,7 @@ impl<T> Answer<T> {
         self.age
     }
 
-    /// Whether this call ran the body and its answer is the one that counts.
+    /// Whether this call's own body gave the answer that counts.
     pub fn was_executed(&self) -> bool {
         self.how == AnswerSource::Executed
     }

@@ -1,4 +1,4 @@
-//! The error of a call, with idem's refusal kept apart from the body's error.
+//! A call's error, with idem's refusal apart from the body's.
 
 use super::class::{Class, Classify};
 use super::codec::{Body, Replay, Sink, Undecodable, Unencodable};

@@ -15,7 +15,7 @@ use crate::record::transition::Remains;
 /// The output of a call, `None` until it is known. Holds its encoder and decoder, so that the bounds of the return type
 /// are needed only where it is constructed.
 ///
-/// `P` is what decides about it: the treatment of errors, and the choice of a value's life.
+/// `P` decides about it: the treatment of errors, and the choice of a value's life.
 pub struct Output<O, P> {
     pub(crate) value: Option<O>,
     decides: P,
@@ -25,8 +25,8 @@ pub struct Output<O, P> {
 
 /// A type-erased output. The rest of a call uses only this trait, so that it is compiled once and not per function.
 pub(crate) trait AnyOutput {
-    /// The encoding to store. Without an output nothing is stored.
-    /// A value or an error that is stored becomes the one that every replay gets.
+    /// The encoding to store. Without an output nothing is stored. A stored value or error takes the form of every
+    /// replay.
     fn encode(&mut self, format: &Format) -> Encoded;
     fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
     /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
@@ -116,7 +116,7 @@ impl<O, P> Output<O, P> {
         }
     }
 
-    /// The constructor of a refusal, for use after the output was moved elsewhere.
+    /// The constructor of a refusal, for an output that has moved.
     pub(crate) fn refusal_constructor(&self) -> fn(Error) -> O {
         self.refuse
     }
@@ -140,7 +140,7 @@ impl dyn AnyOutput + '_ {
         Ok(())
     }
 
-    /// The encoding to store of an output that the body just returned, which becomes what every replay gets.
+    /// The encoding of a body's output, which takes its replayed form.
     pub(crate) fn write(&mut self, format: &Format) -> Encoded {
         // As in `Encoded::store`; here only a classification can have panicked.
         catch_unwind(AssertUnwindSafe(|| self.encode(format))).unwrap_or_else(|_| {

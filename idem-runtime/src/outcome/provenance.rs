@@ -9,6 +9,6 @@ pub enum AnswerSource {
     /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it.
     Replayed,
     /// Another call ran the body while this call was in progress. Either this call waited for it, or it ran the body
-    /// too, lost its lease before completion, and the other call's answer is the one that counts.
+    /// too, lost its lease before completion, and the other call's answer counts.
     Waited,
 }

@@ -6,8 +6,7 @@ use super::answer::Answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T> {
-    /// The effect happened, and this is the answer that the call would have had. It is stored and replayed; the body
-    /// does not run.
+    /// The effect happened, and this is the call's answer. It is stored and replayed; the body does not run.
     Landed(T),
     /// The effect did not happen and can no longer happen. The body runs.
     NotLanded,

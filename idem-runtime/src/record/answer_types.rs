@@ -27,7 +27,7 @@ impl AnswerTypes {
         error: UNKNOWN,
     };
 
-    /// The types of a function whose value and kept error have these schemas; 0: it keeps no errors.
+    /// The types of a function with these schemas of value and error; 0: it keeps no errors.
     pub(crate) const fn of([value, error]: [u32; 2]) -> Self {
         Self {
             value: tag(value),
@@ -68,7 +68,7 @@ impl AnswerTypes {
         alike(self.value, other.value)
     }
 
-    /// Whether one function may read an answer of the other with this outcome.
+    /// Whether one function may read the other's answer.
     #[must_use]
     pub(crate) fn reads(self, other: Self, outcome: OutcomeKind) -> bool {
         match outcome {
@@ -80,7 +80,7 @@ impl AnswerTypes {
         }
     }
 
-    /// Whether an answer of this outcome and schema is one of the function's.
+    /// Whether the function has answers of this outcome and schema.
     #[must_use]
     pub(crate) fn holds(self, outcome: OutcomeKind, schema: u32) -> bool {
         match outcome {
@@ -116,7 +116,7 @@ const fn alike(one: u16, other: u16) -> bool {
     one == other || one == UNKNOWN || other == UNKNOWN
 }
 
-/// The tag of a schema, never one of the two with a special meaning.
+/// The tag of a schema, never a special one.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "what is cut off has been folded in"

@@ -34,7 +34,7 @@ pub enum AttemptEnd {
     BusinessError,
     /// It returned an error that is not kept: of class system, or by `on_error`. The key was released.
     SystemError,
-    /// It returned a value, or an error to be kept, that could not be stored.
+    /// It returned an answer that could not be stored.
     NotStored,
     /// Its caller dropped it, or idem did, because its lease was lost.
     Cancelled,
@@ -47,7 +47,7 @@ pub enum AttemptEnd {
     /// Its lease lapsed, and another attempt claimed the key: its process crashed, was paused, or lost its connection, or
     /// its caller went away and `on_cancel` held the key.
     Lapsed,
-    /// An operator ended its claim, or settled its record, before it had ended.
+    /// An operator ended its claim or settled its record.
     ByOperator,
     /// An end that this version does not know.
     Other,
@@ -85,7 +85,7 @@ coded_words! {
          its body may have run on";
 }
 
-/// An attempt that has ended, as the record of its call remembers it.
+/// An ended attempt, as the record of its call remembers it.
 ///
 /// Of a call at most 16 are kept: the first, and the last ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,10 +99,10 @@ pub struct Attempt {
     pub number: u16,
     /// How it ended.
     pub end: AttemptEnd,
-    /// When it ended, by the clock of its process; of one that [lapsed](AttemptEnd::Lapsed), when another attempt
-    /// claimed the key, by the store.
+    /// When it ended, by the clock of its process; of a [lapsed](AttemptEnd::Lapsed) one, when another attempt claimed
+    /// the key, by the store.
     pub ended: SystemTime,
-    /// The [name](crate::EngineBuilder::instance) of its instance; empty for one that lapsed.
+    /// The [name](crate::EngineBuilder::instance) of its instance; empty after a lapse.
     pub instance: String,
 }
 
@@ -189,7 +189,7 @@ impl Journal {
     }
 }
 
-/// The journal of a record whose claim has lapsed, once another owner claims it at this moment of the store's clock.
+/// The journal of a lapsed claim at another owner's claim.
 pub(crate) fn lapsed(journal: &Journal, claim: &Header, now_us: u64) -> Journal {
     let attempt = Attempt {
         owner: claim.owner,

@@ -1,6 +1,6 @@
 //! Words of a record: a code in its bytes, and texts for an operator.
 
-/// The codes, the words and the explanations of an enum, whose value `Other` stands for a code of a later version.
+/// Codes, words and explanations of an enum; `Other`: a later version's.
 macro_rules! coded_words {
     (
         $name:ident: $about:literal, $of_later:literal;

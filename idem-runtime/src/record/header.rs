@@ -14,7 +14,7 @@ use crate::identity::fingerprint::Fingerprint;
 pub const HEADER: usize = 56;
 /// The longest time a record can be kept other than [`FOREVER`]: the range of the field, about 34 years.
 pub const MAX_RETAIN: Duration = Duration::from_millis(RETAIN_FOREVER - 1);
-/// The `ttl` of an answer that is kept as long as its store: `ttl = forever`. Only a store that
+/// The `ttl` of an answer kept as long as its store: `ttl = forever`. Only a store that
 /// [can](crate::store::Store::keeps_forever) takes it.
 pub const FOREVER: Duration = Duration::MAX;
 /// The value of the field for [`FOREVER`].
@@ -38,8 +38,7 @@ pub enum State {
     },
     /// Released. Kept for its counter and fence.
     Released,
-    /// An earlier attempt is being reconciled, or the owner of that claim crashed: then the outcome is unknown, as it
-    /// was before.
+    /// An attempt is being reconciled, or that claim's owner crashed: then the outcome is unknown, as it was before.
     Reconciling {
         /// How long the claim lasts from its last renewal.
         lease: Duration,
@@ -182,8 +181,7 @@ impl Header {
         })
     }
 
-    /// The rest of the lease, if the store will keep the record for `left` more. Zero when it has lapsed, or when no
-    /// claim is held.
+    /// The rest of the lease of a record with `left` to live. Zero when it has lapsed, or when no claim is held.
     #[must_use]
     pub fn lease_left(&self, left: Duration) -> Duration {
         match self.state {
@@ -210,7 +208,7 @@ impl Header {
         }
     }
 
-    /// Whether the record is done with an answer, or with one that was not kept.
+    /// Whether the record is done, even with an unkept answer.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.state, State::Done { .. }) && !self.is_done_unknown()
     }

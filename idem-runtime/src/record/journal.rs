@@ -78,7 +78,7 @@ impl Journal {
         })
     }
 
-    /// Whether it has steps, attempts alone, or nothing. One that cannot be read has steps.
+    /// Whether it has steps, attempts alone, or nothing. An unreadable journal has steps.
     #[must_use]
     pub fn kind(&self) -> JournalKind {
         let is_ignorable =
@@ -102,8 +102,9 @@ impl Journal {
         Self(bytes.into())
     }
 
-    /// The bytes of the entries that `keeps` wants, up to the first that cannot be read, and whether all can. It gets `None`
-    /// for an entry that this version may ignore.
+    /// The entries that `keeps` wants, and whether all are readable.
+    ///
+    /// It gets `None` for an entry that this version may ignore.
     fn filtered(&self, keeps: impl Fn(Option<&JournalEntry>) -> bool) -> (Self, bool) {
         let mut kept = Vec::new();
         for (bytes, entry) in self.parsed() {
@@ -117,14 +118,14 @@ impl Journal {
         (Self(kept.into()), true)
     }
 
-    /// The part about attempts alone, with the label, up to the first entry that cannot be read.
+    /// The entries about attempts and the label, up to an unreadable one.
     pub(crate) fn attempts(&self) -> Self {
         let attempts = self.filtered(|entry| entry.is_none_or(|entry| !entry.kind.is_step()));
         attempts.0.bounded()
     }
 
-    /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
-    /// effect; of attempts the first, and the last ones. One that cannot be read stays as it is.
+    /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had
+    /// no effect; of attempts the first, and the last ones. An unreadable journal stays as it is.
     pub(crate) fn compacted(&self) -> Self {
         let mut kept: Vec<(Option<StepDigest>, Bytes)> = Vec::new();
         for (bytes, entry) in self.parsed() {
@@ -149,7 +150,7 @@ impl Journal {
         Self(whole.into()).bounded()
     }
 
-    /// Whether it has a label, also behind entries that this version cannot read.
+    /// Whether it has a label, also behind unreadable entries.
     pub(crate) fn has_label(&self) -> bool {
         let mut kinds = self
             .places()
@@ -190,8 +191,7 @@ impl Journal {
         self.parsed().filter_map(|(_, entry)| entry.transpose())
     }
 
-    /// The bytes of each entry, and the entry, up to the first that cannot be read; `None` for an entry that this version may
-    /// ignore.
+    /// Bytes and entry, up to the first unreadable one; `None` for an entry that this version may ignore.
     fn parsed(
         &self,
     ) -> impl Iterator<Item = (Bytes, Result<Option<JournalEntry>, BrokenJournal>)> + use<> {
@@ -217,13 +217,13 @@ impl fmt::Debug for Journal {
     }
 }
 
-/// What a journal has.
+/// The kind of a journal's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JournalKind {
     /// Nothing: there is no journal.
     None,
-    /// Attempts that have ended and a label, and nothing that belongs to one request.
+    /// Ended attempts and a label, nothing that belongs to one request.
     Attempts,
     /// Steps, and attempts that have ended.
     Steps,
@@ -267,7 +267,7 @@ pub(crate) enum EntryKind {
     Error,
     /// It is finished, and its value was not kept.
     Tombstone,
-    /// It has ended, and it is not known whether it had its effect.
+    /// It has ended with an unknown effect.
     Unknown,
     /// It has begun, and had no effect after all.
     Void,
@@ -277,7 +277,7 @@ pub(crate) enum EntryKind {
     Attempt,
     /// No step: an attempt whose lease lapsed, and whose key another one has claimed.
     Lapsed,
-    /// No step: what an operator did.
+    /// No step: an act of an operator.
     Act,
     /// No step: the label of the key.
     Label,
@@ -434,7 +434,7 @@ fn shown(label: &str) -> &str {
     first_bytes(label, MAX_LABEL)
 }
 
-/// The first bytes of a text, at most so many, up to the end of a character.
+/// The beginning of a text, cut at a character.
 pub(crate) fn first_bytes(text: &str, most: usize) -> &str {
     let mut ends = (0..=text.len().min(most)).rev();
     let end = ends.find(|end| text.is_char_boundary(*end));
@@ -543,7 +543,7 @@ mod tests {
         let compacted = Journal::new(bytes.clone().into()).compacted();
         assert_eq!(compacted.as_bytes(), &journal(&[origin, charge, mail]));
         assert_eq!(compacted.compacted(), compacted);
-        // An entry that this version may ignore stays, and one that it cannot read keeps all.
+        // An entry that this version may ignore stays, and an unreadable one keeps all.
         bytes[4] = b'z';
         let ignored = Journal::new(bytes.clone().into()).compacted();
         assert_eq!(
@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(broken.without_label(), broken);
     }
 
-    /// A version that does not know labels sees an entry of a later version: a small letter that it does not know.
+    /// A version without labels sees an entry of a later version: a small letter that it does not know.
     #[test]
     fn a_version_that_does_not_know_labels_passes_them_on() {
         let attempt = entry(EntryKind::Attempt, "i", b"");

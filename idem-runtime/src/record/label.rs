@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::journal::{EntryKind, Journal, JournalEntry, MAX_LABEL};
 use crate::identity::fingerprint::Fingerprint;
 
-/// A text of at most 64 bytes that a terminal prints as one line. No `Debug` of the text, which is for operators alone.
+/// A text of at most 64 bytes, printed as one line. No `Debug` of the text, which is for operators alone.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KeyLabel(Arc<str>);
 
@@ -49,7 +49,7 @@ impl KeyLabel {
         &self.0
     }
 
-    /// The label in a journal. What a writer of the store put there is bounded as well.
+    /// The label in a journal. A label from another writer is bounded as well.
     pub(crate) fn of(journal: &Journal) -> Option<Self> {
         let mut entries = journal.entries().map_while(Result::ok);
         let entry = entries.find(|entry| entry.kind == EntryKind::Label)?;
@@ -104,8 +104,8 @@ impl Write for Bounded {
     }
 }
 
-/// Whether the character is printed where it stands. Control characters could move the cursor of an operator's terminal,
-/// and marks of direction reorder what is around them.
+/// Whether the character is printed where it stands. Control characters could move the cursor of an operator's
+/// terminal, and marks of direction reorder the text around them.
 fn is_printed(character: char) -> bool {
     let is_mark = matches!(
         character,

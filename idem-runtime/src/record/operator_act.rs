@@ -22,7 +22,7 @@ use crate::identity::fingerprint::Fingerprint;
 /// The longest reason, and the longest name of a step, in bytes; a longer one is cut.
 const MAX_TEXT: usize = 256;
 
-/// What an operator did to a record.
+/// The act of an operator on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorVerb {
@@ -61,11 +61,11 @@ coded_words! {
         "the record was removed: the next call runs the body, and if the effect had happened, it happens again";
 }
 
-/// A change of a record by an operator, as the record remembers it.
+/// An operator's change, as the record remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorAct {
-    /// What was done.
+    /// The act.
     pub verb: OperatorVerb,
     /// When, by the clock of the operator's machine.
     pub at: SystemTime,

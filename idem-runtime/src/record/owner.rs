@@ -28,7 +28,7 @@ impl Owner {
         Self(random::bytes())
     }
 
-    /// This owner, with its last 6 bytes replaced by its instance and its process; 80 random bits remain.
+    /// This owner, marked with its instance and its process; 80 random bits remain.
     #[must_use]
     pub(crate) fn of_process(self, process: Process) -> Self {
         let Self(mut bytes) = self;

@@ -95,8 +95,9 @@ impl Record {
         Journal::new(self.bytes.slice(start..end))
     }
 
-    /// Appends the attempts behind an answer, whose header becomes `header`, unless the record then has more than
-    /// `max_bytes`: then it appends them without the label, or nothing.
+    /// Appends the attempts behind an answer, if `max_bytes` allow.
+    ///
+    /// then it appends them without the label, or nothing.
     pub(crate) fn append_attempts(
         answered: &mut Vec<u8>,
         mut header: Header,

@@ -30,9 +30,9 @@ pub struct ClaimRequest {
     pub retain: Duration,
     /// Attempts after which no caller is granted the claim; `None` for no limit.
     pub max_attempts: Option<NonZeroU16>,
-    /// Whether the caller can find out if an earlier attempt had its effect. It then gets the claim to do so, instead
-    /// of a refusal or the claim to run, where such an attempt exists. After the verdict that there was no effect, it
-    /// claims once more without this.
+    /// Whether the caller has a hook for an earlier attempt's effect. It then gets the claim to do so, instead of a
+    /// refusal or the claim to run, where such an attempt exists. After the verdict that there was no effect, it claims
+    /// once more without this.
     pub reconciles: bool,
     /// The record that the claim needs to be granted.
     pub needs: Needs,
@@ -44,7 +44,7 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
-    /// A dated claim of any request, of any type of answer, and of any number of attempts.
+    /// A dated claim without limits on request, type or attempts.
     #[must_use]
     pub const fn new(owner: Owner, lease: Duration, retain: Duration) -> Self {
         Self {
@@ -84,8 +84,8 @@ pub enum Needs {
     /// A record: the claim continues it, and begins none. Calls claim so under a
     /// [former](crate::EngineBuilder::former_digest_key) name.
     Record,
-    /// A claim of the same owner, to reconcile or to run the body: this one claims the body after the verdict that
-    /// nothing landed. A verdict that came too late grants nothing, since another body may have run meanwhile.
+    /// A claim of the same owner, to reconcile or run: this one claims the body after the verdict that nothing landed.
+    /// A verdict that came too late grants nothing, since another body may have run meanwhile.
     Verdict,
 }
 
@@ -102,22 +102,22 @@ pub enum ClaimReply {
         /// Whether the record has its fingerprint from this claim: there was no record before, or one without a
         /// fingerprint. `false` for a claim that is sent again.
         fresh: bool,
-        /// The steps of earlier attempts, and what is remembered of these.
+        /// The steps of earlier attempts, and the recorded attempts.
         journal: Journal,
     },
     /// The caller finds out whether an earlier attempt had its effect.
     Reconcile {
         /// The fencing token of this claim.
         fence: Fence,
-        /// The number of attempts that were started before and are not accounted for.
+        /// Earlier attempts that are not accounted for.
         attempts: u16,
         /// The steps of those attempts.
         journal: Journal,
     },
     /// Another attempt holds the claim: its body runs, or it reconciles an earlier one.
     Running {
-        /// The rest of its lease. Zero for a claim that is granted nothing where no lease runs: one that arrives after
-        /// its own release, and one that needs a verdict and whose owner does not hold the claim.
+        /// The rest of its lease. Zero for a claim that is granted nothing where no lease runs: a claim that arrives
+        /// after its own release, and a claim that needs a verdict and whose owner does not hold the claim.
         lease_left: Duration,
     },
     /// The call was done before, or its outcome is unknown.
@@ -133,7 +133,7 @@ pub enum ClaimReply {
     Absent,
     /// The record belongs to a request with another fingerprint.
     Mismatch,
-    /// The record belongs to a function whose values have [another type](AnswerTypes::matches), and has no answer.
+    /// The record has no answer and [another type](AnswerTypes::matches).
     OtherType,
     /// No attempts are left.
     Exhausted {
@@ -150,7 +150,7 @@ pub enum ClaimReply {
 pub enum CompleteReply {
     /// The answer is stored.
     Stored {
-        /// Whether the record was lost, or a later attempt had released it or let its lease lapse.
+        /// Whether the record was lost, released later, or had lapsed.
         late: bool,
     },
     /// Another attempt stored its answer first; that one counts.
@@ -165,13 +165,13 @@ pub enum CompleteReply {
         /// The rest of its lease; zero when that has lapsed and the outcome is no success.
         lease_left: Duration,
     },
-    /// The key was claimed by a request with another fingerprint in the meantime.
+    /// A request with another fingerprint has claimed the key.
     Mismatch,
     /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
 
-/// How much of an ended attempt a release keeps, from least to most.
+/// The remains of an ended attempt, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remains {
     /// Nothing: the attempt is not counted. Where the record counts no other attempt either, it loses its
@@ -196,7 +196,7 @@ impl Remains {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReply {
-    /// The key is free (now, or since an earlier send of the same release).
+    /// The key is free, now or since an earlier send.
     Released,
     /// Another attempt holds the key or has finished; nothing was changed.
     Superseded,
@@ -224,7 +224,7 @@ pub enum RenewReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendReply {
-    /// The record has the whole journal (now, or since an earlier send), and the lease starts again.
+    /// The record has the whole journal, and the lease starts again.
     Appended,
     /// There was no record (lost in a failover); the claim was written again, with the whole journal.
     Reasserted,
@@ -240,9 +240,9 @@ pub enum AppendReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolveReply {
-    /// The record was replaced (now, or by an earlier send of the same resolution).
+    /// The record was replaced, now or by an earlier send.
     Resolved,
-    /// The record is no longer the one that was read; nothing was changed.
+    /// The record has changed since it was read; nothing was changed.
     Changed,
     /// The claim is held; nothing was changed.
     Running {

@@ -262,7 +262,7 @@ fn longer(there: &Record, new: &Record) -> Journal {
 /// as long as replies are awaited, however short the lease.
 pub(crate) const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
 
-/// Decides a release. The second part is what the store must write, to live for [`released_life`].
+/// Decides a release. The second part is the record to write, to live for [`released_life`].
 ///
 /// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps its remaining
 /// life. One of which nothing remains serves one purpose: a late claim, release or renewal that the same owner sent
@@ -341,8 +341,7 @@ pub fn release_with_journal(
     (reply, write)
 }
 
-/// The life from now on of a record that a [`release`] of `claim` writes, if nothing remains of it. `None`: as
-/// long as it would have lived.
+/// The life of a released record of which nothing remains. `None`: as long as it would have lived.
 #[must_use]
 pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
     match claim.state {
@@ -374,11 +373,10 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
     }
 }
 
-/// Decides an append: `journal` is all that the owner of `claim` has recorded, with what the record had when the claim
-/// was granted. It is a renewal as well. The second part is what the store must write or keep, to live for its
-/// `retain`.
+/// Decides an append: `journal` has all entries of the owner of `claim`, after the journal of the grant. It is a
+/// renewal as well. The second part is the record to write or keep, to live for its `retain`.
 ///
-/// The owner only appends, and what it sends may arrive in another order: so the longer of the two journals is right.
+/// The owner only appends, and its requests may arrive in another order: so the longer of the two journals is right.
 #[must_use]
 pub fn append(
     current: Option<Current<'_>>,

@@ -27,7 +27,7 @@ pub(crate) enum Cause {
         allow(dead_code, reason = "written by stores that are left out")
     )]
     HalfWay,
-    /// It is not known whether a step of an earlier attempt had its effect.
+    /// A step of an earlier attempt has an unknown effect.
     Step,
     /// It streams its answer: the record says so from before the first byte, until the answer is complete.
     Streaming,

@@ -2,7 +2,7 @@
 
 /// The first byte of a record without a journal.
 pub(crate) const LAYOUT: u8 = b'2';
-/// The first byte of a record whose header is followed by a [`Journal`](super::Journal) with steps.
+/// The layout byte of a record with steps in its [`Journal`](super::Journal).
 ///
 /// A layout of its own, so that a version without steps refuses the record instead of dropping finished steps.
 pub(crate) const LAYOUT_STEPS: u8 = b'3';
@@ -10,7 +10,7 @@ pub(crate) const LAYOUT_STEPS: u8 = b'3';
 /// answer.
 pub(crate) const LAYOUT_ATTEMPTS: u8 = b'4';
 
-/// Reason that the value of a key is not readable as a record.
+/// Why a value is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unreadable {
@@ -29,7 +29,7 @@ pub enum Unreadable {
         /// Its second byte.
         byte: u8,
     },
-    /// Not a value of the store's kind for records, such as a Redis list.
+    /// Not a value of the store's kind, such as a Redis list.
     Type,
     /// A record that does not expire. Every record is written with a life, so it was changed from outside.
     Immortal,

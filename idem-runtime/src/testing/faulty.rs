@@ -32,10 +32,10 @@ pub enum Fault {
     ReplyHangs,
     /// It is executed, and [`Faulty::deliver`] releases its reply.
     ReplyHeld,
-    /// It is executed when [`Faulty::deliver`] releases it, and not before, even if its caller has given up: as a
-    /// command in transit when its sender gives up.
+    /// Executed when [`Faulty::deliver`] releases it, even for an absent caller: as a command in transit when its
+    /// sender gives up.
     Held,
-    /// It is executed twice, as when a client library sends it again, and the second reply is returned.
+    /// Executed twice, as by a client's resend; the second reply counts.
     Twice,
     /// It is refused permanently.
     Refused,
@@ -155,7 +155,7 @@ impl Faulty {
         plan.at.clear();
     }
 
-    /// Injects this fault into operation number `step`, counted from 0 over all kinds.
+    /// Injects this fault into operation `step`, counted over all kinds.
     pub fn fail_at(&self, step: usize, fault: Fault) {
         self.0.plan.lock().at.push((step, fault));
     }

@@ -17,7 +17,7 @@ use crate::store::{
     ResolveReply, Store, StoreFuture, Watch,
 };
 
-/// Turns each operation of a store into a forwarded one that may be overridden.
+/// Turns each operation of a store into a forwarded, overridable one.
 macro_rules! forward {
     ($(
         $(#[$attribute:meta])*

@@ -41,7 +41,7 @@ dialect! {
         digits.push('\'');
         let claim = sqlx::AssertSqlSafe(CLAIM.replace("{key}", &digits));
         let row = &conn.fetch_all(sqlx::raw_sql(claim)).await?[0];
-        // What the first statement put there has a negative version.
+        // A row inserted by the first statement has a negative version.
         let is_new = row.try_get::<i64, _>(11)? < 0;
         is_new.then(|| row.try_get(3)).transpose()
     }

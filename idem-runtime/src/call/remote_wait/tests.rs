@@ -47,7 +47,7 @@ impl Forward for PolledStore {
     }
 }
 
-/// The rest of a 200 s old answer's life, as calls see it: waiting calls, and whether they may report it; the next
+/// The rest of a 200 s old answer's life, for calls: waiting calls, and whether they may report it; the next
 /// call, from the local cache; the next call that reports it.
 type RemainingLife = (u64, bool, Option<u64>, Option<u64>);
 

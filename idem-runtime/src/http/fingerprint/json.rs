@@ -246,8 +246,8 @@ impl WrittenMember {
 ///
 /// Its digits without zeros at either end, and a power of ten.
 ///
-/// What is written is a number of JSON of the same value, so that two numbers of different values never are the same
-/// bytes. A power of ten beyond an `i64` stays as it came, and then two notations of one value are two.
+/// The output is a JSON number of the same value, so that two numbers of different values never are the same bytes. A
+/// power of ten beyond an `i64` stays as it came, and then two notations of one value are two.
 fn write_value(number: &str, out: &mut Vec<u8>) {
     let (sign, magnitude) = match number.strip_prefix('-') {
         Some(magnitude) => ("-", magnitude),

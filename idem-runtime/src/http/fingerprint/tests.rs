@@ -123,7 +123,7 @@ fn of_a_payment_its_terms_count_and_nothing_that_a_client_signs_anew() {
         let other = of(&terms, &PAYMENT_OF_TEN.replacen(from, to, 1));
         assert_eq!(other == first, is_same, "{from} {to}");
     }
-    // Every byte counts of a header that is named, and of what is no document.
+    // Every byte counts of a named header, and of a value without a document.
     let again = PAYMENT_OF_TEN.replace(r#"{"s":1}"#, r#"{"s":2}"#);
     let whole = terms.clone().header("payment-signature");
     for (rules, one, other) in [

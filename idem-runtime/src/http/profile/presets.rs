@@ -56,7 +56,7 @@ impl Profile {
     /// Stripe's API version 2: [API v2 overview](https://docs.stripe.com/api-v2-overview).
     ///
     /// A success is stored. A failure releases its key, bound to its request, and a repeat is executed to finish the
-    /// work: [`StatusPolicy::successes`]. **What the failed attempt did is done again, unless the handler's effects are
+    /// work: [`StatusPolicy::successes`]. **Its effects happen again, unless the handler's effects are
     /// idempotent themselves**: [steps](crate::claim), a transaction, or a key of the provider
     /// ([`Context::derive_key`](crate::Context::derive_key)).
     ///
@@ -83,7 +83,7 @@ impl Profile {
     /// 6](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md).
     ///
     /// The scope of the layer is the authenticated identity; the key is one of it and the path (6.1). No 5xx is stored,
-    /// and a repeat after one is executed (6.5): **what the failed attempt did is done again, unless the handler's
+    /// and a repeat after one is executed (6.5): **its effects happen again, unless the handler's
     /// effects are idempotent themselves**, as in one transaction (6.8). idem's own 500s (`attempts-exhausted` after crashes,
     /// `answer-lost`) execute nothing. A challenge and a 429 are not stored either,
     /// because their request was not processed. Beyond 6.2, which compares bodies alone, the query and the media

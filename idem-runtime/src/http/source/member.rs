@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
         })
     }
 
-    /// A `null` on the way has no members, as an absent one has none.
+    /// A `null` on the way has no members, as if absent.
     fn visit_unit<E>(self) -> Result<Lookup, E> {
         Ok(match self.0 {
             [] => self.ends(),

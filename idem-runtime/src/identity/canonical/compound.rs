@@ -20,7 +20,7 @@ pub(crate) struct Elements<'a> {
 
 enum Length {
     Announced(usize),
-    /// The position of the byte reserved for the length, in a held buffer.
+    /// The position of the length byte in a held buffer.
     At(usize),
 }
 
@@ -298,7 +298,7 @@ macro_rules! fields {
 
 fields!(SerializeStruct, SerializeStructVariant);
 
-/// The first eight bytes of an encoded key as a number, padded with zeros.
+/// The first eight bytes of an encoded key, zero-padded.
 #[inline]
 fn key_prefix(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk() {

@@ -5,10 +5,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{CanonicalError, CanonicalErrorKind, MAX_DEPTH};
 
-/// The number of the format, the second element of every array that is hashed.
+/// The format's number, the second element of every hashed array.
 pub(crate) const FORMAT: u64 = 1;
 
-/// From this size on the buffer is hashed and emptied as soon as no item needs it.
+/// From this size the buffer is hashed and emptied when free.
 const FLUSH_BYTES: usize = 4 * 1024;
 
 /// Limits of kept buffers: a larger buffer, grown by one large struct, is dropped after its call.
@@ -25,7 +25,7 @@ const KEEP_ENCODERS: usize = 4;
 pub(super) const NULL: u8 = 0xf6;
 const ARRAY_OF_ONE: u8 = 0x81;
 
-/// The major types of CBOR, the upper three bits of the first byte of an item.
+/// The major types of CBOR, in an item's upper three bits.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Major {
@@ -49,7 +49,7 @@ pub(crate) struct Encoder {
     /// Present once the buffer had to be emptied: most values are hashed in one step.
     hash: Option<Sha256>,
     hashed_bytes: usize,
-    /// The number of open items that still need their bytes in the buffer.
+    /// The number of open items with bytes in the buffer.
     holds: u32,
     depth: u32,
     filled: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Encoder {
     /// The first failure. It persists when a `Serialize` implementation ignores the error, because otherwise half a
     /// value would be hashed.
     failed: Option<CanonicalError>,
-    /// The position that the limit counts from, and the position that it forbids to pass.
+    /// The positions from which the limit counts and where it ends.
     limit_start: usize,
     limit_end: usize,
 }
@@ -80,7 +80,7 @@ thread_local! {
 }
 
 impl Encoder {
-    /// An empty encoder, with the buffers of an earlier one if this thread has any.
+    /// An empty encoder, with this thread's earlier buffers if any.
     pub(crate) fn take() -> Box<Self> {
         let mut encoder = SPARE
             .try_with(|spare| spare.borrow_mut().pop())
@@ -176,7 +176,7 @@ impl Encoder {
         self.client_key = false;
     }
 
-    /// Whether a number, a flag, a variant or a text that is not empty was written.
+    /// Whether a number, flag, variant or non-empty text was written.
     pub(crate) fn filled(&self) -> bool {
         self.filled
     }
@@ -229,7 +229,7 @@ impl Encoder {
         self.depth -= 1;
     }
 
-    /// Empties the buffer into the hash, if it is large and no item needs it.
+    /// Empties a large buffer into the hash, unless an item needs it.
     #[inline]
     pub(crate) fn flow(&mut self) {
         if self.holds == 0 && self.bytes.len() >= FLUSH_BYTES {
@@ -237,7 +237,8 @@ impl Encoder {
         }
     }
 
-    /// Sends the buffer to the hash, except for one-element arrays at its end, because
+    /// Hashes the buffer but for one-element arrays at its end.
+    ///
     /// [`is_wrapped_null_since`](Self::is_wrapped_null_since) reads these with the null that may follow.
     #[cold]
     fn flush_finished(&mut self) {
@@ -258,8 +259,8 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// Whether the bytes written since `position` are a null, in any number of one-element arrays. `Some` of it needs
-    /// an array of its own, because otherwise it would read as its content.
+    /// Whether a null, in any one-element arrays, was written since `position`. `Some` of it needs an array of its own,
+    /// because otherwise it would read as its content.
     #[inline]
     pub(super) fn is_wrapped_null_since(&self, position: usize) -> bool {
         // A value whose first bytes were hashed has another content.
@@ -297,7 +298,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a head in place of the single byte that was reserved for it.
+    /// Writes a head over its reserved byte.
     #[inline]
     pub(super) fn head_at(&mut self, at: usize, major: Major, number: u64) {
         match u8::try_from(number) {
@@ -336,8 +337,7 @@ impl Encoder {
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
-    /// Records the entry from `start` to the end of the buffer in the map whose entries begin at `first`; false if the
-    /// entry is out of order.
+    /// Records the entry from `start` in the map that begins at `first`; false if the entry is out of order.
     #[inline]
     pub(super) fn entry(
         &mut self,
@@ -379,7 +379,7 @@ impl Encoder {
         str::from_utf8(value.get(head..)?).ok()
     }
 
-    /// Rewrites the entries from index `first` on, which are contiguous at the end of the buffer, in canonical order.
+    /// Rewrites the entries from `first` on in canonical order.
     pub(super) fn arrange(&mut self, first: usize) -> Result<(), CanonicalError> {
         let bytes = &self.bytes;
         let entries = &mut self.entries[first..];

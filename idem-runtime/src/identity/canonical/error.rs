@@ -34,7 +34,7 @@ impl CanonicalError {
         Self { kind }
     }
 
-    /// The number of bytes at which the limit stopped the encoding, if it did.
+    /// The number of bytes at which the limit stopped the encoding.
     pub(crate) const fn bytes_at_limit(self) -> Option<usize> {
         match self.kind {
             CanonicalErrorKind::TooLong { bytes } => Some(bytes),

@@ -8,7 +8,7 @@
 //! double of the same value without it; and a number of more digits than a double, or beyond its range. Its text is
 //! encoded, because two amounts that round to one double are two requests.
 
-/// The significant digits with which every double can be written so that it is read back.
+/// Significant digits with which every double survives a round trip.
 const DIGITS: usize = 17;
 
 /// The name of the private struct, and of its field.
@@ -42,7 +42,7 @@ impl JsonNumber {
     }
 }
 
-/// The number of digits between the first and the last one that is not 0.
+/// The digits between the first and the last nonzero one.
 fn significant_digits(number: &str) -> usize {
     let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.trim_start_matches(['-', '0', '.']);

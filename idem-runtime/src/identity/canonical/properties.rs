@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::to_vec;
 
-/// Any value that `serde` can describe and a CBOR library can read back.
+/// A value that `serde` describes and a CBOR library reads.
 #[derive(Clone, Debug, PartialEq)]
 enum KeyTree {
     Null,
@@ -52,7 +52,7 @@ impl Serialize for KeyTree {
 }
 
 impl KeyTree {
-    /// The value that a reader should find, its maps in the order of the encoded keys.
+    /// The expected reading, with maps in the order of encoded keys.
     fn expected(&self) -> Value {
         let sorted = |mut entries: Vec<(Vec<u8>, Value, Value)>| {
             entries.sort_by(|left, right| left.0.cmp(&right.0));
@@ -109,7 +109,7 @@ impl KeyTree {
     }
 }
 
-/// Floats other than −0.0 and NaN, which change their bits on the way as they should.
+/// Floats other than −0.0 and NaN, whose bits change by design.
 fn plain_double() -> impl Strategy<Value = f64> {
     prop_oneof![proptest::num::f64::ANY, any::<i16>().prop_map(f64::from)]
         .prop_filter("not plain", |value| {

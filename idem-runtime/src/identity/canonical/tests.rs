@@ -266,7 +266,7 @@ impl Serialize for Arbitrary<'_> {
     }
 }
 
-/// The expected value is what `serde_json` reads in this build, which is without the feature.
+/// The expected value is `serde_json`'s in this build, without the feature.
 #[test]
 fn numbers_do_not_depend_on_a_feature_of_serde_json() {
     let texts = "0 -0 0.0 -0.0 1 1.0 1.50 1e2 1E+2 -7 9007199254740993 18446744073709551615 \
@@ -282,7 +282,7 @@ fn numbers_do_not_depend_on_a_feature_of_serde_json() {
     }
 }
 
-/// Finds two amounts that round to one double and are taken for one request.
+/// Finds two amounts that round to one double and become one request.
 #[test]
 fn a_text_that_no_double_stands_for_is_kept() {
     let encoded = |text| to_vec(&Arbitrary(text)).unwrap();

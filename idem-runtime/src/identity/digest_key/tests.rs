@@ -4,7 +4,7 @@ use crate::identity::canonical::vectors::hex;
 const PLAIN: KeyDigest = KeyDigest::from_bytes([0xd1; 32]);
 const ASKED: Fingerprint = Fingerprint::from_bytes([0xf1; 16]);
 
-/// Written by another implementation of HMAC-SHA-256, because records of an older release must always be found.
+/// By another HMAC-SHA-256: an older release's records must be found.
 #[test]
 fn names_and_fingerprints_are_frozen() {
     let keyed = DigestKey::new([0x42; 32]);
@@ -21,7 +21,7 @@ fn names_and_fingerprints_are_frozen() {
     assert_eq!(plain.fingerprint(&PLAIN, ASKED), ASKED);
 }
 
-/// Computed by another implementation, because steps of an older release must always be found.
+/// Computed elsewhere: an older release's steps must be found.
 #[test]
 fn digests_of_steps_are_frozen() {
     let call = &PLAIN;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::ser::SerializeTupleVariant;
 use serde::{Serialize, Serializer};
 
-/// A key or scope made from a format string, one text per placeholder.
+/// A key or scope from a format string, one text per placeholder.
 ///
 /// `#[idempotent(key = "{merchant}/{order_no}")]` builds its keys with it. In a program it finds their records, with
 /// [`CallBuilder::key`](crate::CallBuilder::key).
@@ -49,8 +49,7 @@ impl<'a> FormatKey<'a> {
     }
 }
 
-/// Serializes as a variant named like the template, because names do not count as content. Nothing is formatted in a
-/// buffer of its own.
+/// Serializes as a variant named like the template: names are no content. Nothing is formatted in a buffer of its own.
 impl Serialize for FormatKey<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let ("{}", [text]) = (self.template, self.values) {

@@ -22,13 +22,13 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 /// clicks, reloads, the back button or two tabs, the body runs once, and every request gets its answer. After a system
 /// error the token is usable again; after a success, or a business error, the same answer is replayed.
 ///
-/// # What a token is
+/// # Content
 ///
 /// Operation, subject, engine prefix, expiry and 128 random bits, signed with HMAC-SHA-256; 80 characters of
 /// `A–Z a–z 0–9 - _`. **Nothing is stored when a token is issued.** Verification needs no request to the store. The
 /// first use is the claim of its record: one round trip, and of concurrent claims one is granted.
 ///
-/// # What it withstands
+/// # Protection
 ///
 /// - **Guessing and forging**: without the secret a client can neither make a token nor derive one from another.
 ///   Signatures are compared in constant time, and every invalid token is refused alike, as
@@ -44,7 +44,7 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 /// - **Short lives of answers**: a record lives for the rest of its token's life and a minute, even where `ttl` or
 ///   `error_ttl` are shorter, because otherwise a token could be used again while it is valid.
 ///
-/// # What it does not
+/// # Limits
 ///
 /// - **Clocks**: those of the processes may differ by one minute. Beyond that a token may be refused too early, or used
 ///   once more after a `ttl` that is shorter than the difference. A token from more than a day and a minute ahead is

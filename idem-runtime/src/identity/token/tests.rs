@@ -35,7 +35,7 @@ fn first() -> TokenIssuer {
     TokenIssuer::new([1; 32])
 }
 
-/// The required life of the token's record, as computed for a call of this subject.
+/// The required life of the record for a call of this subject.
 fn life(
     issuer: &TokenIssuer,
     text: &str,

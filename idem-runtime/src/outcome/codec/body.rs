@@ -38,7 +38,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether the body is a stored reply, which a `T` that accepts any members would take for its own form.
+    /// Whether the body is a stored reply, not a `T`'s own form.
     ///
     /// A process without the feature `http` meets those of another one.
     pub(crate) fn is_reply(&self) -> bool {

@@ -51,10 +51,10 @@ pub struct EncodedAnswer {
 )]
 pub(crate) struct LaterAnswer {
     pub(crate) answer: Pin<Box<dyn Future<Output = Encoded> + Send>>,
-    /// Whether the outcome is unknown until then, so that no body starts after a crash. Otherwise the claim is held, and
-    /// lapses in a crash as that of any body.
+    /// Whether the outcome is unknown meanwhile: no body after a crash. Otherwise the claim is held, and lapses in a
+    /// crash as that of any body.
     pub(crate) is_unknown_meanwhile: bool,
-    /// The reason not to store it if it is not complete within `max_run`.
+    /// Why it is not stored if incomplete after `max_run`.
     pub(crate) overdue: Unencodable,
     /// Set before the answer is dropped because the lease is lost: the part of it that the caller has ends as well.
     pub(crate) is_cancelled: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ impl Encoded {
         }
     }
 
-    /// Sets the life of what is stored.
+    /// Sets the life of the stored answer.
     #[inline]
     pub(crate) fn choose_life(&mut self, life: ChosenLife) {
         if life != ChosenLife::Open
@@ -141,7 +141,7 @@ impl Encoded {
         Some(Self::with((outcome, schema), record, None))
     }
 
-    /// Not generic, because a generic function is compiled with each function that keeps an answer.
+    /// Not generic, because otherwise every idempotent function compiles it.
     fn store(outcome: OutcomeKind, schema: u32, value: &mut dyn Replay, format: &Format) -> Self {
         Self::encode((outcome, schema), format, |sink| {
             value.write(sink)?;
@@ -178,13 +178,13 @@ impl Encoded {
         )
     }
 
-    /// The record of a success. The value becomes the one that every replay gets; one that cannot be read back stays as
-    /// it is, and a tombstone is stored.
+    /// The record of a success. The value takes the form of every replay; an unreadable one stays as it is, and a
+    /// tombstone is stored.
     pub(crate) fn value<T: Replay>(value: &mut T, format: &Format) -> Self {
         Self::store(OutcomeKind::Value, T::schema(), value, format)
     }
 
-    /// The record of a value or a business error that its holder does not return.
+    /// The record of an answer that its holder does not return.
     pub(crate) fn by_hand<T: Replay>(outcome: OutcomeKind, value: &T, format: &Format) -> Self {
         Self::encode((outcome, T::schema()), format, |sink| {
             value.write(sink)?;

@@ -115,7 +115,7 @@ impl EncryptionKeys {
         Ok(record)
     }
 
-    /// The decrypted content of a record that `seal` wrote, from the byte after the key id.
+    /// The decrypted content that `seal` wrote after the key id.
     fn open(&self, id: u32, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
         let (nonce, rest) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
         let (text, tag) = rest.split_last_chunk().ok_or(Undecodable::Short)?;

@@ -25,7 +25,7 @@ pub enum Unencodable {
     Unclassified,
     /// The operating system provided no randomness to encrypt it with.
     NotEncrypted,
-    /// It is an upgrade, or a streamed response that is not recorded, or not to its end.
+    /// It is an upgrade, or a stream without a whole recording.
     #[cfg(feature = "http")]
     Stream,
 }
@@ -54,7 +54,7 @@ display_text!(Unencodable {
 /// Reason that a stored answer cannot be read back. The record is kept, and nothing runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecodable {
-    /// It is not a value of the type, or the function keeps no such answer.
+    /// It is no value of the type, or answers are not kept.
     Mistyped {
         /// The byte of the serialized value at which decoding failed; 0 where the function keeps no such answer.
         at: usize,
@@ -93,7 +93,7 @@ pub enum Undecodable {
 }
 
 impl Undecodable {
-    /// The reason not to store a value whose type does not read its own form.
+    /// The reason not to store a value unreadable in its own form.
     pub(crate) fn in_own_form(self, type_name: &'static str) -> Unencodable {
         Unencodable::Unreadable {
             type_name,

@@ -39,7 +39,7 @@ impl Format {
             .min(self.max_stored_bytes)
     }
 
-    /// The same, with a separate copy of the keys, whose reference count is not shared.
+    /// The same, with its own copy of the keys.
     pub(crate) fn apart(&self) -> Self {
         Self {
             encryption: self.encryption.apart(),

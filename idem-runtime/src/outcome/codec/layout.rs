@@ -44,9 +44,10 @@ pub enum AnswerFormat {
     /// keys of maps are strings or numbers. An answer that holds another one is not stored.
     #[default]
     Json,
-    /// `MessagePack`, a binary format, with the names of fields as in JSON, so that fields may be added with
-    /// `#[serde(default)]`. Smaller than JSON, most of all for numbers; represents `NAN`, and maps with any keys. Needs
-    /// the feature `msgpack`.
+    /// `MessagePack`: binary, with named fields as in JSON.
+    ///
+    /// Smaller than JSON, most of all for numbers; represents `NAN`, and maps with any keys. Needs the feature
+    /// `msgpack`.
     #[cfg(feature = "msgpack")]
     MessagePack,
 }
@@ -88,7 +89,7 @@ pub(crate) fn is_encrypted(body: &[u8]) -> bool {
     split(body).0.is_some_and(|tag| tag & ENCRYPTED != 0)
 }
 
-/// Splits a body into its tag, if it has one, and the content.
+/// Splits a body into its tag, if any, and content.
 pub(super) fn split(body: &[u8]) -> (Option<u8>, &[u8]) {
     match body.split_first() {
         Some((tag, content)) if *tag < TAGS => (Some(*tag), content),

@@ -30,7 +30,7 @@ pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
 #[derive(Clone, Copy)]
 struct LossCheck<'a> {
     is_json: bool,
-    /// The value is directly inside a `Some`, which the format does not write.
+    /// Directly inside a `Some`, which the format does not write.
     in_some: bool,
     lost: &'a Cell<bool>,
 }

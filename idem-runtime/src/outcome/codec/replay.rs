@@ -17,12 +17,12 @@ use crate::outcome::provenance::AnswerSource;
 /// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`](crate::Answer) of one.
 ///
 /// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::codec::AnswerFormat). Each caller, the first
-/// one too, gets the value that is read back from what was stored: a field that is skipped has its default, a form that
+/// one too, gets the value that is read back from its stored form: a field that is skipped has its default, a form that
 /// rounds has rounded, and an untagged enum is the first variant that fits. Numbers come back bit for bit.
 ///
 /// A value that cannot be stored goes to the first caller alone, and duplicates get
-/// [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): one that the format does not represent (`Some` of nothing, as
-/// `Some(None)` and `Some(())`; in JSON a number that is not finite and a map whose keys are no text), and one that its
+/// [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): a value that the format does not represent (`Some` of nothing, as
+/// `Some(None)` and `Some(())`; in JSON a number that is not finite and a map whose keys are no text), and a value that its
 /// own type does not read back (a field that is skipped when written and required when read, or renamed one way; a
 /// 128-bit integer under `flatten` or in an enum that is untagged or tagged within).
 ///
@@ -55,7 +55,7 @@ pub trait Replay {
     fn read(body: &Body<'_>) -> Result<Self, Undecodable>
     where
         Self: Sized;
-    /// Becomes what a replay of `body`, its own stored form, reads.
+    /// Takes the value that a replay of its `body` reads.
     #[doc(hidden)]
     fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable>;
     #[doc(hidden)]

@@ -14,8 +14,8 @@ use crate::identity::key::KeyDigest;
 use crate::record::{HEADER, OutcomeKind, Record, State};
 
 impl Format {
-    /// Compresses and encrypts an answer for storage under this key, as the engine is set. An answer that exceeds the
-    /// limit becomes a tombstone. `asked` is the fingerprint of the call.
+    /// Compresses and encrypts an answer under this key. An answer that exceeds the limit becomes a tombstone. `asked`
+    /// is the fingerprint of the call.
     pub(crate) fn seal(&self, key: &KeyDigest, asked: Fingerprint, encoded: Encoded) -> Encoded {
         match encoded {
             Encoded::Store(answer)

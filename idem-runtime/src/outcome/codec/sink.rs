@@ -74,7 +74,7 @@ impl Sink {
         self.record.reserve(bytes + ROOM);
     }
 
-    /// What was written, as a replay reads it.
+    /// The written form, as a replay reads it.
     pub(super) fn body(&self) -> Body<'_> {
         let (_, content) = split(&self.record[HEADER..]);
         Body {

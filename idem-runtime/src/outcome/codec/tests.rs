@@ -54,7 +54,7 @@ fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
     Record::decode(Bytes::from(bytes)).unwrap()
 }
 
-/// The body of a value under the key [`DIGEST`], or the reason that it has none.
+/// The body of a value under [`DIGEST`], or why it has none.
 fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> {
     match format.seal(
         &DIGEST,

@@ -76,7 +76,7 @@ fn debug_shows_no_value() {
     assert_eq!(shown, "FormatKey(\"a{}\")");
 }
 
-/// Templates that a literal may have, with placeholders where joined texts would collide.
+/// Templates of literals whose joined texts would collide.
 const TEMPLATES: [&str; 12] = [
     "{}", "{}{}", "{}/{}", "{}:{}", "/{}{}", "{}{}/", "a{}/{}", "{{}}{}", "{}{{}}{}", "{}{}{}",
     "{}/{}/{}", "order-{}",

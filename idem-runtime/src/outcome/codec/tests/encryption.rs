@@ -4,8 +4,7 @@ use super::*;
 use crate::outcome::codec::bound::Bound;
 use crate::outcome::codec::encryption::Encryption;
 
-/// Key 7 is 32 times 0x42, the nonce 24 times 0x24, the prefix `shop`, the rest as in [`Receipt::golden`]'s record.
-/// Written by libsodium.
+/// Key 7: 32 × 0x42; nonce: 24 × 0x24; rest as [`Receipt::golden`]. Written by libsodium.
 const GOLDEN: &str = "0400000007242424242424242424242424242424242424242424242424\
     de7ca510000676918e0d525f63e72ff01090efdb1d7e15fc4000872c0a71baac75f0e9b955fa3afd1dd4d0da98\
     bc49ed362c4e9f4629e0bd735be8b2f07ed5998ff553067b2d370090314eed5a6da73793b9c768f0";
@@ -97,7 +96,7 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
     }
 }
 
-/// A record of a value with this schema and fingerprint in its header.
+/// A record with this schema and fingerprint in its header.
 fn told(body: &[u8], schema: u32, fingerprint: [u8; 16]) -> Record {
     let plain = record(OutcomeKind::Value, body);
     let header = Header {
@@ -115,7 +114,7 @@ fn opened(format: &Format, record: &Record) -> Result<Receipt, Undecodable> {
     Receipt::read(&format.open(&DIGEST, record)?)
 }
 
-/// A writer of the store copies a record to another prefix, or changes its header.
+/// A writer of the store moves a record or changes its header.
 #[test]
 fn what_the_record_says_of_an_answer_is_sealed_with_it() {
     let format = with(keys().under("shop"));
@@ -137,7 +136,7 @@ fn what_the_record_says_of_an_answer_is_sealed_with_it() {
         let changed = told(&body, schema, fingerprint);
         assert_eq!(opened(&format, &changed), forged, "{fingerprint:?}");
     }
-    // One that is for every request opens beside the fingerprint of an earlier call.
+    // A record for every request opens beside the fingerprint of an earlier call.
     let (schema, body) = seal([0; 16]);
     for fingerprint in [[0; 16], [1; 16]] {
         let stored = told(&body, schema, fingerprint);

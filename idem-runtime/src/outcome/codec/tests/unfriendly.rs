@@ -105,7 +105,7 @@ struct Fields<T> {
     rest: BTreeMap<String, Option<T>>,
 }
 
-/// Each format either stores the value and reads it back, or does not store it. Returns which formats store it.
+/// Each format stores the value and reads it back, or refuses. Returns which formats store it.
 fn brought_back<T: Replay + PartialEq + Debug>(value: &T) -> Result<Vec<bool>, TestCaseError> {
     let mut stored = Vec::new();
     for format in plain() {
@@ -223,7 +223,7 @@ fn units() {
     assert!(each.all(|stored| stored.iter().all(|stored| *stored)));
 }
 
-/// A value that would be read back as another is refused, and the error names the cause.
+/// A value that would change is refused, and the error says why.
 #[test]
 fn some_of_nothing_is_not_stored() {
     for format in plain() {
