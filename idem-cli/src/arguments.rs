@@ -113,7 +113,7 @@ pub(crate) enum Verb {
     Purge(Purge),
 }
 
-/// Which record.
+/// Selects a record.
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("record").required(true).args(["key", "digest"]))]
 pub(crate) struct Which {

@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::text::{count, duration, printed};
 
-/// Writes text.
 pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     write(&mut out)?;
@@ -26,7 +25,6 @@ pub(crate) fn beside(
     text(write)
 }
 
-/// Writes a document.
 pub(crate) fn document(document: &Value) -> Result<(), Failure> {
     text(|out| writeln!(out, "{document:#}"))
 }

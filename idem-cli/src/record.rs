@@ -75,7 +75,6 @@ pub(crate) fn document(entry: &Entry) -> Value {
     document
 }
 
-/// Milliseconds since 1970.
 pub(crate) fn since_1970(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, millis)

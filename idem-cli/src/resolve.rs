@@ -18,7 +18,6 @@ use crate::sample::{Sample, Samples};
 use crate::settle::{change, refuse_running};
 use crate::state;
 
-/// The headers of a response.
 type Headers = Vec<(HeaderName, HeaderValue)>;
 
 pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, Failure> {

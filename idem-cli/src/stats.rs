@@ -17,7 +17,6 @@ use crate::text::millis;
 
 /// The most operations that are counted apart: names may be made of data by mistake.
 const MOST_OPERATIONS: usize = 1_000;
-/// The name of the others.
 const OTHERS: &str = "(other operations)";
 const OPERATION: &str = "operation";
 

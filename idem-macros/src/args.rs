@@ -75,7 +75,6 @@ pub(crate) struct Args {
     pub(crate) scope: Option<Scope<Expr>>,
     /// `ttl`, `error_ttl`, `lease` and `max_run`.
     durations: Vec<(&'static str, DurationArg)>,
-    /// The closure of `ttl`.
     pub(crate) ttl_of: Option<ExprClosure>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) on_running: Option<OnRunning<DurationArg>>,

@@ -50,7 +50,6 @@ impl Format {
         Ok(format)
     }
 
-    /// The names of the placeholders.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         let names = self.placeholders.iter();
         names.map(|text| name(text).trim_start_matches("r#").to_owned())

@@ -17,7 +17,6 @@ pub(crate) enum Shape {
     Boxed(Box<Type>),
 }
 
-/// The shape, and the type of the answer.
 pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type)> {
     errors.ok(checked(sig))
 }

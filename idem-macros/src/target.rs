@@ -36,7 +36,6 @@ pub(crate) struct Parameter {
     pub(crate) unordered: Option<Span>,
     /// The names that hold a client's key.
     pub(crate) client_keys: Vec<Ident>,
-    /// The `skip` of `#[idem(skip)]`.
     pub(crate) skip: Option<Span>,
     pub(crate) span: Span,
 }

@@ -34,7 +34,6 @@ pub(crate) fn has_client_key(ty: &Type) -> bool {
     find(ty, |last| last.ident == CLIENT_KEY).is_some()
 }
 
-/// Whether the type is an `Option` of a client's key.
 pub(crate) fn is_optional_client_key(ty: &Type) -> bool {
     let ty = match peeled(ty) {
         Type::Reference(reference) => peeled(&reference.elem),

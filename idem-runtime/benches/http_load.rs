@@ -55,7 +55,6 @@ const ROUTERS: [(&str, MakeRouter); 4] = [
     ("in_handler", in_handler),
 ];
 
-/// A client of a router.
 #[derive(Clone, Debug)]
 struct Client {
     router: Router,

@@ -272,7 +272,6 @@ fn class(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The keyword for a synonym.
 fn synonym(word: &str) -> Option<&'static str> {
     Some(match word {
         "business" | "kept" | "store" | "stored" => "keep",

@@ -27,7 +27,6 @@ pub(super) const DURATIONS: [(&str, Range); 4] = [
 
 pub(super) const WAIT: Range = 1..=u64::MAX;
 
-/// Checks the duration of the argument `name`.
 pub(super) fn check(name: &str, arg: &DurationArg, range: &Range) -> Result<DurationSetting> {
     let least = format_millis(*range.start());
     let (span, message) = match arg {

@@ -5,7 +5,6 @@ use redis::{Client, Connection, Value};
 use super::options::refuse;
 use super::suite::Meter;
 
-/// A server.
 pub(crate) struct RedisMeter {
     pub(crate) url: String,
     pub(crate) client: Client,

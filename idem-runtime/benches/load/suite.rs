@@ -49,7 +49,6 @@ fn order(cases: usize, round: u64) -> Vec<usize> {
     order
 }
 
-/// A case of one implementation.
 struct Case<'a> {
     name: &'static str,
     made_by: &'static str,

@@ -436,7 +436,7 @@ impl ClaimOrFollow<'_> {
                 if core.clock.now() >= self.call.wait_deadline() {
                     let retry_after = lease_left;
                     let kind = ErrorKind::Running { retry_after };
-                    return ControlFlow::Break(Err(Error::new(kind, key.operation().clone())));
+                    return ControlFlow::Break(Err(key.error(kind)));
                 }
                 NoAnswer::Elsewhere(lease_left)
             }
@@ -578,7 +578,7 @@ impl ClaimOrFollow<'_> {
                 let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.call.policy.lease());
                 let kind = ErrorKind::Running { retry_after };
-                let error = Error::new(kind, self.name.key.operation().clone());
+                let error = self.name.key.error(kind);
                 ended(Err(error))
             }
         }
@@ -627,12 +627,12 @@ pub(crate) async fn expired_token(core: &Arc<Core>, key: &RecordKey) -> Option<E
     let operation = key.operation();
     let found = match core.patiently(operation, || core.read(key)).await {
         Ok(ReadReply::Found { record, left }) => (record, left),
-        Ok(_) => return Some(Error::new(ErrorKind::TokenExpired, operation.clone())),
+        Ok(_) => return Some(operation.error(ErrorKind::TokenExpired)),
         Err(error) => return Some(error),
     };
     let (header, left) = (found.0.header, found.1);
     match header.state {
-        State::Released => Some(Error::new(ErrorKind::TokenExpired, operation.clone())),
+        State::Released => Some(operation.error(ErrorKind::TokenExpired)),
         // An expired-token error would make the client request a new token, and repeat an effect that may have
         // happened.
         State::Pending { .. } | State::Reconciling { .. } if header.lapsed(left) => {
@@ -788,7 +788,7 @@ impl<'a> UnackedClaim<'a> {
     }
 
     fn no_reply(&self) -> Error {
-        Error::new(ErrorKind::StoreUnavailable, self.key.operation().clone()).detail(format!(
+        self.key.error(ErrorKind::StoreUnavailable).detail(format!(
             "no reply to a claim within {:?}",
             self.core.limits.claim_deadline
         ))
@@ -830,6 +830,7 @@ impl Drop for UnackedClaim<'_> {
 }
 
 fn slow(operation: &Operation) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, operation.clone())
+    operation
+        .error(ErrorKind::StoreUnavailable)
         .detail("the store takes longer to grant the claim than its lease lasts")
 }

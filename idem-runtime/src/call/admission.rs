@@ -130,7 +130,7 @@ impl CallRequest {
         }
         if let Err(error) = core.background.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");
-            let error = Error::new(ErrorKind::StoreUnavailable, name.key.operation().clone());
+            let error = name.key.error(ErrorKind::StoreUnavailable);
             return Err(error.detail(detail));
         }
         Ok(None)
@@ -145,10 +145,10 @@ impl CallRequest {
         let (key, operation) = (&self.name.key, self.name.key.operation());
         let former = self.former.as_ref();
         if is_held(core.id, key) || former.is_some_and(|former| is_held(core.id, &former.key)) {
-            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
+            return Err(operation.error(ErrorKind::Reentered));
         }
         if is_closed(core) {
-            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
+            return Err(operation.error(ErrorKind::ShuttingDown));
         }
         match core.protection {
             Protection::On => Ok(true),
@@ -157,7 +157,8 @@ impl CallRequest {
                 core.emit(key, EventKind::Unprotected { reason });
                 Ok(false)
             }
-            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
+            Protection::Refused => Err(operation
+                .error(ErrorKind::NoEngine)
                 .detail("`Engine::disabled` has no effect in a release build")),
         }
     }

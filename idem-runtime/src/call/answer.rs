@@ -30,7 +30,7 @@ pub(crate) fn answer(
     local: bool,
 ) -> Answered {
     let operation = key.operation();
-    let refuse = |kind| Err(Error::new(kind, operation.clone()));
+    let refuse = |kind| Err(operation.error(kind));
     let no_answer = |record: &Record| {
         let now = core.clock.calendar();
         Err(unanswered(operation, record, left, now, policy.max_run()))
@@ -94,11 +94,11 @@ pub(super) fn replay(
 
 fn undecodable_error(schemas: [u32; 2], stored: &StoredAnswer, error: Undecodable) -> Error {
     let State::Done { outcome, schema } = stored.record.header.state else {
-        return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
+        return stored.operation.error(ErrorKind::UnknownRecord);
     };
     if !matches!(error, Undecodable::Mistyped { .. }) {
         let kind = ErrorKind::Undecodable;
-        return Error::new(kind, stored.operation.clone()).detail(error.to_string());
+        return stored.operation.error(kind).detail(error.to_string());
     }
     let [value, failure] = schemas;
     let expected = if outcome == OutcomeKind::Error {
@@ -118,5 +118,8 @@ fn undecodable_error(schemas: [u32; 2], stored: &StoredAnswer, error: Undecodabl
              {expected:08x}, {error}"
         )
     };
-    Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(detail)
+    stored
+        .operation
+        .error(ErrorKind::Undecodable)
+        .detail(detail)
 }

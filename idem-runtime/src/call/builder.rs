@@ -442,7 +442,7 @@ impl<P, L> CallBuilder<P, L> {
             Start::Run(_, Some(_)) => unreachable!("only a call with a hook is to reconcile"),
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Unprotected(call) => {
-                let error = Error::new(ErrorKind::NoEngine, call.name.key.operation().clone());
+                let error = call.name.key.error(ErrorKind::NoEngine);
                 watch.note(|times| times.set(CallOutcome::refused(&error)));
                 Err(error.detail("a disabled engine grants no claims; use `run`"))
             }

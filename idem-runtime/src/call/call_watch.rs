@@ -115,7 +115,6 @@ impl CallWatch {
         Self(Some(Box::new(WatchedCall { span, times })))
     }
 
-    /// The span of the call, if it has one.
     pub(crate) fn span(&self) -> CallSpan {
         let call = self.0.as_ref();
         call.map_or(CallSpan::none(), |call| call.span.clone())
@@ -222,7 +221,6 @@ impl Drop for WatchedCall {
 
 debug_fields!(CallWatch {});
 
-/// The result of a body by its encoding.
 pub(crate) fn result_of(encoded: &Encoded) -> CallResult {
     match encoded {
         Encoded::Release(_) => CallResult::Released,

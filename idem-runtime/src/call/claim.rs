@@ -197,7 +197,7 @@ impl Claim {
         let HeldClaim { core, lease } = self.held();
         let patience = core.limits.complete_deadline.max(REPLY);
         let renewed = core.background.renew_now(lease, patience).await;
-        let error = |kind| Error::new(kind, self.operation().clone());
+        let error = |kind| self.operation().error(kind);
         renewed.map_err(|why| match why {
             Unsent::Lost => {
                 let retry_after = lease.lasts();
@@ -285,7 +285,7 @@ impl Claim {
             }
             Settled::Overtaken(retry_after) => {
                 let kind = ErrorKind::Running { retry_after };
-                Err(Error::new(kind, operation.clone()))
+                Err(operation.error(kind))
             }
             Settled::Refused(error) => Err(error),
         }

@@ -240,7 +240,10 @@ impl Context {
         &self,
         cause: impl std::error::Error + Send + Sync + 'static,
     ) -> Error {
-        let error = Error::new(ErrorKind::InvalidStep, self.operation().clone()).because(cause);
+        let error = self
+            .operation()
+            .error(ErrorKind::InvalidStep)
+            .because(cause);
         self.emit(EventKind::Refused { error: &error });
         error
     }
@@ -419,7 +422,8 @@ impl Context {
 }
 
 fn unprotected(operation: &Operation) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, operation.clone())
+    operation
+        .error(ErrorKind::StoreUnavailable)
         .detail("the call runs without protection, so it has no fence")
 }
 

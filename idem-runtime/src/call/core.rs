@@ -96,14 +96,7 @@ impl Recorder {
     }
 
     pub(crate) fn attempt(&self, claim: &Header, end: AttemptEnd, ended: SystemTime) -> Attempt {
-        Attempt {
-            owner: claim.owner,
-            fence: claim.fence,
-            number: claim.attempts,
-            end,
-            ended,
-            instance: self.instance.clone(),
-        }
+        Attempt::new(claim, end, ended, &self.instance)
     }
 }
 
@@ -186,12 +179,9 @@ impl Core {
 
     /// Notifies the observer of a refusal.
     pub(crate) fn refused(&self, error: &Error) {
-        self.observer.observe(&Event {
-            operation: error.operation(),
-            key: None,
-            label: None,
-            kind: EventKind::Refused { error },
-        });
+        let refused = EventKind::Refused { error };
+        self.observer
+            .observe(&Event::new(error.operation(), refused));
     }
 
     /// An answer as a caller of this operation and digest reads it.
@@ -351,7 +341,8 @@ impl Core {
         let reply = self.retry_until(until, &mut backoff, send).await;
         reply.map_err(|cause| match cause {
             Some(cause) => unavailable(operation, cause),
-            None => Error::new(ErrorKind::StoreUnavailable, operation.clone())
+            None => operation
+                .error(ErrorKind::StoreUnavailable)
                 .detail(format!("no reply within {patience:?}")),
         })
     }

@@ -159,7 +159,7 @@ pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value
 /// The given or current engine, or `NoEngine`.
 fn engine_of(given: Option<Engine>, operation: &Operation) -> Result<Engine, Error> {
     let engine = given.or_else(Engine::current);
-    engine.ok_or_else(|| Error::new(ErrorKind::NoEngine, operation.clone()))
+    engine.ok_or_else(|| operation.error(ErrorKind::NoEngine))
 }
 
 /// The engine of a call and its claim request; the engine's observer receives an error.
@@ -185,7 +185,7 @@ fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
         fingerprint,
         token,
     } = call.inputs.finish()?;
-    let invalid = |why: String| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(why);
+    let invalid = |why: String| operation.error(ErrorKind::InvalidPolicy).detail(why);
     let mut policy = EffectivePolicy::of_call(call.policy, &core.defaults).map_err(invalid)?;
     policy.reconciles = call.reconciles;
     policy.types = call.types;

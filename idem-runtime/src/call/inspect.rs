@@ -153,9 +153,7 @@ impl Entry {
                     ..Self::new(core, key, policy, record, left)
                 }))
             }
-            ReadReply::Unreadable(error) => {
-                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
-            }
+            ReadReply::Unreadable(error) => Err(key.error(ErrorKind::UnknownRecord).because(error)),
         }
     }
 
@@ -194,7 +192,7 @@ impl Entry {
     }
 
     fn error(&self, kind: ErrorKind) -> Error {
-        Error::new(kind, self.key.operation().clone())
+        self.key.error(kind)
     }
 
     /// The error of a change that was refused.
@@ -570,14 +568,8 @@ impl Entry {
         if self.is_by_hand() || is_remembered || header.owner.process().is_none() {
             return None;
         }
-        Some(Attempt {
-            owner: header.owner,
-            fence: header.fence,
-            number: header.attempts,
-            end,
-            ended: now.checked_sub(age).unwrap_or(now),
-            instance: String::new(),
-        })
+        let ended = now.checked_sub(age).unwrap_or(now);
+        Some(Attempt::new(header, end, ended, ""))
     }
 
     /// Ends the claim of a crashed process before its lease is over.

@@ -30,7 +30,6 @@ pub(crate) struct ClaimGrant {
     pub(crate) journal: Journal,
     pub(crate) sent: Duration,
     pub(crate) leader: Leader,
-    /// The claim to reconcile, if it is one.
     pub(crate) reconciles: Option<ClaimRequest>,
 }
 
@@ -62,7 +61,6 @@ pub(crate) struct Lease {
     leader: Leader,
     /// The steps of its body, and of earlier attempts.
     pub(crate) steps: StepLog,
-    /// The span in which it is renewed.
     pub(crate) span: HeldSpan,
 }
 

@@ -15,7 +15,7 @@ use crate::call::refusal::refusal;
 use crate::env::catch_unwind::unwind;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
@@ -74,7 +74,8 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
     let (core, request) = (&reconcile.core, &reconcile.request);
     let operation = lease.key.operation();
     let overtaken = |retry_after| {
-        Error::new(ErrorKind::Running { retry_after }, operation.clone())
+        operation
+            .error(ErrorKind::Running { retry_after })
             .detail("another attempt took the key over while this one was reconciled")
     };
     // A lost lease is never renewed.

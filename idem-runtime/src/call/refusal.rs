@@ -24,16 +24,16 @@ pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
             retry_after: Duration::ZERO,
         },
         ClaimReply::Unreadable(error) => {
-            return Error::new(ErrorKind::UnknownRecord, operation.clone()).because(*error);
+            return operation.error(ErrorKind::UnknownRecord).because(*error);
         }
         _ => ErrorKind::UnknownRecord,
     };
-    Error::new(kind, operation.clone())
+    operation.error(kind)
 }
 
 /// The error of a record whose function has answers of another type.
 pub(crate) fn other_type(operation: &Operation) -> Error {
-    Error::new(ErrorKind::WrongType, operation.clone()).detail(
+    operation.error(ErrorKind::WrongType).detail(
         "nothing was run; two functions have this `op`: give each its own. Or the type got another name, or became \
          another: if it reads what was stored before, write `on_other_type = accept`",
     )
@@ -55,7 +55,7 @@ pub(crate) fn unanswered(
     let header = &record.header;
     if !header.is_unknown(left) {
         let business = matches!(header.state, State::Done { outcome, schema, .. } if is_business_error(outcome, schema));
-        return Error::new(ErrorKind::NotStored, operation.clone()).business(business);
+        return operation.error(ErrorKind::NotStored).business(business);
     }
     let cause = match header.state {
         State::Done { schema, .. } => Cause::of(schema),
@@ -83,7 +83,7 @@ pub(crate) fn unknown(
         Some(cause) => format!("attempt {attempt} {cause}"),
         None => format!("attempt {attempt}"),
     };
-    Error::new(ErrorKind::Unknown { since }, operation.clone()).detail(detail)
+    operation.error(ErrorKind::Unknown { since }).detail(detail)
 }
 
 /// Whether a business error, even an unstored one, ended the body: see
@@ -101,7 +101,8 @@ pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
         _ => ErrorKind::StoreUnavailable,
     };
     let (permanent, retry_after) = (!error.is_transient(), error.retry_after());
-    Error::new(kind, operation.clone())
+    operation
+        .error(kind)
         .permanent(permanent)
         .worth_repeating(retry_after)
         .because(error)

@@ -279,7 +279,6 @@ enum RunEnd {
 }
 
 impl Drive {
-    /// Admits the call, or sets its output.
     fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
         let mut drive = Self {
             engine: None,

@@ -143,7 +143,8 @@ impl Full {
     /// The refusal of a call at this limit.
     pub(crate) fn error(&self, operation: &Operation) -> Error {
         let Self { setting, max } = self;
-        Error::new(ErrorKind::TooManyRunning, operation.clone())
+        operation
+            .error(ErrorKind::TooManyRunning)
             .detail(format!("`{setting}` is {max}"))
             .worth_repeating(Some(SOON))
     }
@@ -151,7 +152,9 @@ impl Full {
 
 /// The refusal of a call whose quota is used up.
 pub(crate) fn over_quota(operation: &Operation, retry_after: Duration) -> Error {
-    Error::new(ErrorKind::QuotaExceeded, operation.clone()).worth_repeating(Some(retry_after))
+    operation
+        .error(ErrorKind::QuotaExceeded)
+        .worth_repeating(Some(retry_after))
 }
 
 impl RunPermit {

@@ -171,14 +171,7 @@ impl HeldClaim {
                 self.release_ending(Remains::Request, AttemptEnd::SystemError)
             }
             Encoded::Store(answer) => {
-                if let Some(lost) = answer.lost {
-                    let reason = &lost.to_string();
-                    self.emit(EventKind::Unsaved { reason });
-                }
-                if answer.life == ChosenLife::Panicked {
-                    let message = ChosenLife::PANICKED;
-                    self.emit(EventKind::Warning { message });
-                }
+                report_losses(&answer, |kind| self.emit(kind));
                 if answer.outcome == OutcomeKind::Unknown {
                     self.unknown_record(answer.schema, AttemptEnd::Unknown)
                 } else {
@@ -467,7 +460,7 @@ impl HeldClaim {
             }
             (None, _) => "the store did not confirm it before the lease was over".into(),
         };
-        Error::new(ErrorKind::Unconfirmed, self.lease.key.operation().clone()).detail(detail)
+        self.lease.key.error(ErrorKind::Unconfirmed).detail(detail)
     }
 
     /// Sends the completion until it has a reply; `None` after `reply_time` without one, or on a refusal while a caller
@@ -764,6 +757,18 @@ impl Drop for HeldClaim {
 
 debug_fields!(HeldClaim { lease });
 
+/// Reports an answer that is not stored as its body gave it.
+pub(super) fn report_losses(answer: &EncodedAnswer, emit: impl Fn(EventKind<'_>)) {
+    if let Some(lost) = answer.lost {
+        let reason = &lost.to_string();
+        emit(EventKind::Unsaved { reason });
+    }
+    if answer.life == ChosenLife::Panicked {
+        let message = ChosenLife::PANICKED;
+        emit(EventKind::Warning { message });
+    }
+}
+
 /// Drop guard that moves an ending to the background thread.
 pub(super) struct EndingGuard {
     ending: Option<(HeldClaim, Ending)>,
@@ -897,10 +902,9 @@ pub(super) fn adopt(
             _ => unanswered(operation, &record, left, core.clock.calendar(), max_run),
         },
         Settled::Refused(error) => error,
-        Settled::Overtaken(retry_after) => {
-            Error::new(ErrorKind::Running { retry_after }, operation.clone())
-                .detail("another attempt took the key over, and its answer will count")
-        }
+        Settled::Overtaken(retry_after) => operation
+            .error(ErrorKind::Running { retry_after })
+            .detail("another attempt took the key over, and its answer will count"),
         Settled::Own => cancelled(operation, Duration::ZERO),
     };
     let outcome = CallOutcome::refused(&refused);
@@ -910,13 +914,12 @@ pub(super) fn adopt(
 
 /// The error of a dropped body without a successor.
 fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
-    Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
+    operation.error(ErrorKind::Running { retry_after }).detail(
         "it was this one: its lease was lost, and its body was cancelled for that, as \
              `on_lease_lost = cancel` requires",
     )
 }
 
-/// The error of an outcome that is unknown from now on.
 fn unknown_now(core: &Core, lease: &Lease, cause: Cause) -> Error {
     let (operation, attempt) = (lease.key.operation(), lease.claim().attempts);
     let age = (core.clock.calendar(), Duration::ZERO);

@@ -195,7 +195,7 @@ impl Steps {
 
     pub(super) fn error(&self, kind: ErrorKind, step: &StepIdentity, why: &str) -> Error {
         self.lease.steps.refused();
-        let error = Error::new(kind, self.lease.key.operation().clone());
+        let error = self.lease.key.error(kind);
         let error = error.detail(format!("step `{}`: {why}", step.label));
         // The body may discard the error.
         if error.needs_repair() {

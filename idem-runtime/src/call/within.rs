@@ -86,7 +86,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
             return Ok(());
         }
         self.close().await;
-        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        let error = key.error(ErrorKind::TransactionAborted);
         if let Err(cause) = in_step {
             return Err(error.because(cause));
         }
@@ -104,7 +104,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         if self.tx.session().depth() == self.depth {
             return Ok(());
         }
-        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        let error = key.error(ErrorKind::TransactionAborted);
         Err(error
             .detail("the body has left a transaction open that it began, or has ended another"))
     }
@@ -301,7 +301,7 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
             // It could not be rolled back, because it would not be known to exist.
             part.tx.session().start_rollback();
             part.tx.give_up();
-            let error = Error::new(ErrorKind::TransactionAborted, name.key.operation().clone());
+            let error = name.key.error(ErrorKind::TransactionAborted);
             return Err(
                 error.detail("its session does not count the transaction that it has begun")
             );
@@ -360,7 +360,7 @@ async fn answer_under_former_name(
         ReadReply::Absent => return Ok(None),
         ReadReply::Found { record, left } => (record, left),
         ReadReply::Unreadable(error) => {
-            return Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error));
+            return Err(operation.error(ErrorKind::UnknownRecord).because(error));
         }
     };
     core.emit(key, EventKind::FormerDigestKey);
@@ -379,7 +379,7 @@ async fn answer_under_former_name(
         }
         ClaimReply::Running { lease_left } if lease_left.is_zero() => {
             let retry_after = AGAIN;
-            let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
+            let error = operation.error(ErrorKind::Running { retry_after });
             Err(error.detail(
                 "its record is unfinished and is stored under the name of the former digest key: a call outside of a \
                  transaction continues it, `Entry::resolve` resolves it, or it expires",
@@ -425,7 +425,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             }
             Ok(reply) => Some(reply.map_err(|failed| failure(key, failed))?),
             Err(_) => {
-                let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+                let error = key.error(ErrorKind::TransactionAborted);
                 return Err(error.detail("no reply to the claim within its deadline"));
             }
         };
@@ -438,9 +438,9 @@ async fn claim<T: SqlTransaction + ?Sized>(
         ClaimReply::Granted { .. } if expired => {
             let undone = Box::pin(store.undo_within(part.tx.session(), key));
             ending::before_deadline(engine, key, undone).await?;
-            Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
+            Err(key.error(ErrorKind::TokenExpired))
         }
-        ClaimReply::Absent => Err(Error::new(ErrorKind::TokenExpired, key.operation().clone())),
+        ClaimReply::Absent => Err(key.error(ErrorKind::TokenExpired)),
         ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
             let error = expired_token(core, key).await;
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
@@ -449,7 +449,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         ClaimReply::Granted { journal, .. } if journal.kind() == JournalKind::Steps => {
             let undone = Box::pin(store.undo_within(part.tx.session(), key));
             ending::before_deadline(engine, key, undone).await?;
-            let error = Error::new(ErrorKind::InvalidStep, key.operation().clone());
+            let error = key.error(ErrorKind::InvalidStep);
             Err(error.detail(
                 "an earlier attempt, which was not in a transaction, has recorded steps, and this one would run them \
                  again: call it without a transaction once more, or reset its entry",
@@ -475,7 +475,7 @@ pub(crate) fn transactional_store<'e>(
     key: &RecordKey,
 ) -> Result<&'e SqlStoreState, Error> {
     let sql = engine.core.store.sql().ok_or_else(|| {
-        let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
+        let error = key.error(ErrorKind::InvalidPolicy);
         error.detail(
             "a call in a transaction needs an engine whose store is in the same database: SQLite, \
              PostgreSQL or MySQL",
@@ -494,21 +494,22 @@ pub(super) fn failure(key: &RecordKey, failed: TxError) -> Error {
     let operation = key.operation();
     match failed {
         TxError::Elsewhere { store } => {
-            let error = Error::new(ErrorKind::InvalidPolicy, operation.clone());
+            let error = operation.error(ErrorKind::InvalidPolicy);
             error.detail(format!(
                 "the transaction is of another database than the engine's store, which is {store}"
             ))
         }
         TxError::Locked => {
-            let error = Error::new(ErrorKind::Running { retry_after: AGAIN }, operation.clone());
+            let error = operation.error(ErrorKind::Running { retry_after: AGAIN });
             error.detail("another transaction holds its record")
         }
-        TxError::Busy => Error::new(ErrorKind::StoreUnavailable, operation.clone())
+        TxError::Busy => operation
+            .error(ErrorKind::StoreUnavailable)
             .worth_repeating(Some(AGAIN))
             .detail("another transaction holds the file's lock for writing"),
-        TxError::Aborted(error) => {
-            Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
-        }
+        TxError::Aborted(error) => operation
+            .error(ErrorKind::TransactionAborted)
+            .because(error),
         TxError::Store(error) => unavailable(operation, error),
     }
 }

@@ -26,7 +26,9 @@ impl Engine {
     pub async fn entry(&self, operation: &str, key: &str) -> Result<Option<Entry>, Error> {
         let operation = Operation::new(operation.to_owned());
         let digest = KeyDigest::from_str(key).map_err(|error| {
-            Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
+            operation
+                .error(ErrorKind::InvalidKey)
+                .detail(error.to_string())
         })?;
         let (core, plain) = (&self.core, self.core.plain_of(&digest));
         let key = core.record_key(operation, digest);

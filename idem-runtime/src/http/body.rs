@@ -149,7 +149,6 @@ impl<B: Body> Buffered<B> {
         }
     }
 
-    /// A stream that is recorded.
     pub(super) fn recorded(stream: RecordedBody<B>) -> Self {
         Self {
             read: Collected::default(),

@@ -54,7 +54,6 @@ impl KeyDomain {
     }
 }
 
-/// The key of a call, in its domain.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum DomainKey<'k> {

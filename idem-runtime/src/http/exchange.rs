@@ -15,7 +15,7 @@ use super::headers::media_type;
 use super::profile::Profile;
 use super::protocol::{Messages, Protocol};
 use super::recording::{Recorded, StreamRecorder};
-use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
+use super::status::{KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
 use crate::outcome::chosen_life::ChosenLife;
@@ -37,13 +37,11 @@ pub(crate) struct Rules {
     pub(super) protocol: Option<Arc<dyn Protocol>>,
     /// Further media types of streams, beyond the two fixed ones.
     pub(super) stream_types: Vec<String>,
-    /// Whether streams are not recorded.
     pub(super) passes_streams: bool,
     /// `None`: the policy sets the life of every response.
     pub(super) life: Option<ResponseLife>,
 }
 
-/// The choice of the life of a response.
 #[derive(Clone)]
 pub(super) struct ResponseLife(pub(super) Arc<ChooseLife>);
 
@@ -94,7 +92,6 @@ impl Rules {
         is_it(b"text/event-stream") || is_it(b"multipart/x-mixed-replace") || named.any(is_it)
     }
 
-    /// The life that a response chooses.
     fn life_of<B: Default>(&self, response: &mut Response<B>) -> ChosenLife {
         let Some(ResponseLife(choose)) = &self.life else {
             return ChosenLife::Open;
@@ -178,6 +175,18 @@ impl<B: Body, E> RequestEnd<B, E> {
         Self { end, how }
     }
 
+    fn answered(
+        response: Response<Buffered<B>>,
+        status: StatusCode,
+        disposition: Disposition<B>,
+    ) -> Self {
+        Self::executed(ServiceEnd::Answered {
+            response,
+            status,
+            disposition,
+        })
+    }
+
     /// The response of the service, for a request with or without payment.
     ///
     /// The body of a response that is to be stored is read, up to the limit.
@@ -197,8 +206,8 @@ impl<B: Body, E> RequestEnd<B, E> {
             // Boxed, so that no other response has room for it.
             return Box::pin(of_message).await;
         }
-        let (verdict, challenge) = if let Some(verdict) = own {
-            (verdict, Challenge::Is(false))
+        let (verdict, may_demand) = if let Some(verdict) = own {
+            (verdict, false)
         } else {
             let policy = &rules.profile.status;
             policy.decide(response.status(), response.headers(), has_payment)
@@ -226,10 +235,10 @@ impl<B: Body, E> RequestEnd<B, E> {
             }
             KeyVerdict::Store => {
                 let (read, end) = read(Box::pin(body), max_bytes, |_| true).await;
-                let is_challenge =
-                    || matches!(challenge, Challenge::ByBody) && is_payment_challenge(&read.data);
                 let disposition = match &end {
-                    BodyEnd::Whole if is_challenge() => Disposition::Nothing(KeyVerdict::Release),
+                    BodyEnd::Whole if may_demand && is_payment_challenge(&read.data) => {
+                        Disposition::Nothing(KeyVerdict::Release)
+                    }
                     BodyEnd::Whole => Disposition::Whole,
                     BodyEnd::More(_) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
                     BodyEnd::Broken(_) => Disposition::Broken,
@@ -239,11 +248,7 @@ impl<B: Body, E> RequestEnd<B, E> {
             verdict => (Buffered::passing(body), Disposition::Nothing(verdict)),
         };
         let response = Response::from_parts(parts, body);
-        Self::executed(ServiceEnd::Answered {
-            response,
-            status,
-            disposition,
-        })
+        Self::answered(response, status, disposition)
     }
 
     /// The response of a service whose status comes after its message.
@@ -285,11 +290,7 @@ impl<B: Body, E> RequestEnd<B, E> {
         };
         let status = treated_as.unwrap_or(parts.status);
         let response = Response::from_parts(parts, Buffered::new(read, end));
-        Self::executed(ServiceEnd::Answered {
-            response,
-            status,
-            disposition,
-        })
+        Self::answered(response, status, disposition)
     }
 
     /// The response of an earlier attempt, found by a reconcile hook.
@@ -305,11 +306,7 @@ impl<B: Body, E> RequestEnd<B, E> {
         };
         let response = Response::from_parts(parts, Buffered::whole(body));
         let status = rules.status_of(&response, response.body().read());
-        Self::executed(ServiceEnd::Answered {
-            response,
-            status,
-            disposition,
-        })
+        Self::answered(response, status, disposition)
     }
 }
 
@@ -374,48 +371,35 @@ where
     B::Error: Send,
 {
     fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let (response, status) = match &mut self.end {
-            ServiceEnd::Answered {
-                response,
-                status,
-                disposition: Disposition::Whole,
-            } => (response, *status),
-            ServiceEnd::Answered {
-                disposition: Disposition::Streamed(recorder),
-                ..
-            } => {
+        let policy = &rules.profile.status;
+        let ServiceEnd::Answered {
+            response,
+            status,
+            disposition,
+        } = &mut self.end
+        else {
+            return match self.end {
+                ServiceEnd::Failed(_) => settled_as(policy.without_response(), None, policy),
+                // A body returns a response or an error; only idem refuses.
+                _ => Encoded::Release(Remains::Request),
+            };
+        };
+        match disposition {
+            Disposition::Whole => {}
+            Disposition::Streamed(recorder) => {
                 let recorder = recorder.take().expect("a response is encoded once");
-                let without_response = rules.profile.status.without_response();
                 return Encoded::later(LaterAnswer {
                     is_cancelled: Arc::clone(&recorder.is_cancelled),
                     answer: Box::pin(recorded(recorder, Arc::clone(rules), format.clone())),
-                    is_unknown_meanwhile: without_response == KeyVerdict::Unknown,
+                    is_unknown_meanwhile: policy.without_response() == KeyVerdict::Unknown,
                     overdue: Unencodable::Stream,
                 });
             }
-            ServiceEnd::Answered {
-                disposition: Disposition::Lost(why),
-                ..
-            } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
-            ServiceEnd::Answered {
-                disposition: Disposition::Nothing(verdict),
-                status,
-                ..
-            } => return settled_as(*verdict, Some(*status), &rules.profile.status),
-            ServiceEnd::Answered {
-                disposition: Disposition::Broken,
-                ..
-            }
-            | ServiceEnd::Failed(_) => {
-                let status = &rules.profile.status;
-                return settled_as(status.without_response(), None, status);
-            }
-            // A body returns a response or an error; only idem refuses.
-            ServiceEnd::Unready(_) | ServiceEnd::Refused(_) => {
-                return Encoded::Release(Remains::Request);
-            }
-        };
-        let mut encoded = rules.encode(response, status, response.body().read(), format);
+            Disposition::Lost(why) => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
+            Disposition::Nothing(verdict) => return settled_as(*verdict, Some(*status), policy),
+            Disposition::Broken => return settled_as(policy.without_response(), None, policy),
+        }
+        let mut encoded = rules.encode(response, *status, response.body().read(), format);
         encoded.choose_life(rules.life_of(response));
         encoded
     }
@@ -425,11 +409,8 @@ where
         let mut response = Response::new(Buffered::whole(stored.body));
         *response.status_mut() = stored.status;
         *response.headers_mut() = stored.headers;
-        Ok(Self::executed(ServiceEnd::Answered {
-            response,
-            status: stored.status,
-            disposition: Disposition::Nothing(KeyVerdict::Store),
-        }))
+        let disposition = Disposition::Nothing(KeyVerdict::Store);
+        Ok(Self::answered(response, stored.status, disposition))
     }
 
     fn set_provenance(&mut self, how: AnswerSource, _: u16, _: Duration) {

@@ -57,7 +57,6 @@ fn key_of(parts: &Parts) -> Result<Option<IdempotencyKey>, KeyRefusal> {
     rules.unwrap_or_default().read(&parts.headers)
 }
 
-/// The problem of a refused key.
 fn problem(parts: &Parts, refusal: &KeyRefusal) -> Problem {
     match parts.extensions.get::<Profile>() {
         Some(profile) => Problem::of_key(refusal, profile.source.explain(refusal)),

@@ -81,18 +81,6 @@ const NOT_TERMS: [&[&str]; 6] = [
     &["resource", "mimeType"],
 ];
 
-/// The part of a body that counts.
-enum Content {
-    Raw,
-    Json {
-        of_type: Vec<u8>,
-        text: Vec<u8>,
-    },
-    /// Already hashed.
-    Multipart(Sha256),
-    Own(Vec<u8>),
-}
-
 impl Fingerprinter {
     /// Counts every byte of a body, and no header but a payment's.
     pub fn new() -> Self {
@@ -280,53 +268,32 @@ impl Fingerprinter {
 
     /// The digest of a request with its whole body.
     pub(super) fn digest(&self, request: &Parts, uri: &Uri, body: &[u8]) -> [u8; 32] {
-        let hash = match self.content(request, uri, body) {
-            Content::Multipart(hash) => return hash.finalize().into(),
-            Content::Raw => {
-                let mut hash = self.head(request, uri, "raw");
-                hash.update(body);
-                hash
-            }
-            Content::Json { of_type, text } => {
-                let rule = match self.numbers {
-                    Numbers::AsWritten => "json",
-                    Numbers::ByValue => "json values",
-                };
-                let mut hash = self.head(request, uri, rule);
-                field(&mut hash, &of_type);
-                hash.update(text);
-                hash
-            }
-            Content::Own(bytes) => {
-                let mut hash = self.head(request, uri, "own");
-                hash.update(bytes);
-                hash
-            }
-        };
-        hash.finalize().into()
-    }
-
-    fn content(&self, request: &Parts, uri: &Uri, body: &[u8]) -> Content {
+        let head = |rule| self.head(request, uri, rule);
         if let Some(own) = &self.own
             && let Some(bytes) = own(request, body)
         {
-            return Content::Own(bytes);
+            return head("own").chain_update(bytes).finalize().into();
         }
         if let Some(without) = &self.json
             && let Some(of_type) = json_type(request)
             && let Some(text) = json::canonical(body, without, self.numbers)
         {
-            return Content::Json { of_type, text };
+            let mut hash = head(match self.numbers {
+                Numbers::AsWritten => "json",
+                Numbers::ByValue => "json values",
+            });
+            field(&mut hash, &of_type);
+            return hash.chain_update(text).finalize().into();
         }
         if self.multipart
             && let Some(boundary) = boundary(request)
             && let Some(parts) = multipart::parts(body, boundary)
         {
-            let mut hash = self.head(request, uri, "multipart");
+            let mut hash = head("multipart");
             parts.for_each(|part| field(&mut hash, part));
-            return Content::Multipart(hash);
+            return hash.finalize().into();
         }
-        Content::Raw
+        head("raw").chain_update(body).finalize().into()
     }
 
     /// The hash of all but the body, which comes last, without length.

@@ -120,20 +120,16 @@ impl Default for StoredHeaders {
 
 impl fmt::Display for StoredHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let usual = if self.is_own { "" } else { "the usual" };
-        let mut parts: Vec<_> = vec![usual.to_owned()];
-        match &self.list {
-            List::All => parts.push("all".to_owned()),
-            List::Only(list) => {
-                let skipped = if self.is_own {
-                    0
-                } else {
-                    names(&STORED).count()
-                };
-                parts.extend(list.iter().skip(skipped).map(ToString::to_string));
-            }
+        let mut parts = Vec::new();
+        let mut usual = 0;
+        if !self.is_own {
+            parts.push("the usual");
+            usual = names(&STORED).count();
         }
-        parts.retain(|part| !part.is_empty());
+        match &self.list {
+            List::All => parts.push("all"),
+            List::Only(list) => parts.extend(list.iter().skip(usual).map(|name| &**name)),
+        }
         f.write_str(&parts.join(", "))?;
         for name in &self.never {
             write!(f, ", not {name}")?;

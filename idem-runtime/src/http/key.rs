@@ -183,7 +183,6 @@ impl KeyRules {
         self
     }
 
-    /// The text of a key as it counts.
     pub(super) fn counted(&self, mut key: String) -> String {
         if self.ignores_case {
             key.make_ascii_lowercase();

@@ -390,10 +390,7 @@ impl IdempotencyLayer {
     ///
     /// If it is 0: no request would be executed.
     pub fn max_running(self, max_running: usize) -> Self {
-        assert!(
-            max_running > 0,
-            "`max_running` is 0, and no request would be worked on; it must be at least 1"
-        );
+        check_limit("max_running", max_running);
         self.set(|it| it.max_running = Some(RunLimit::new(max_running)))
     }
 
@@ -406,10 +403,7 @@ impl IdempotencyLayer {
     ///
     /// If it is 0: no request would be executed.
     pub fn max_running_per_scope(self, max_running: usize) -> Self {
-        assert!(
-            max_running > 0,
-            "`max_running_per_scope` is 0, and no request would be worked on; it must be at least 1"
-        );
+        check_limit("max_running_per_scope", max_running);
         self.set(|it| it.max_running_per_scope = Some(ScopeLimit::new(max_running)))
     }
 
@@ -688,6 +682,14 @@ impl IdempotencyLayer {
 }
 
 /// Whether this is a type and a subtype (RFC 9110, section 8.3.1).
+#[track_caller]
+fn check_limit(name: &str, limit: usize) {
+    assert!(
+        limit > 0,
+        "`{name}` is 0, and no request would be worked on; it must be at least 1"
+    );
+}
+
 fn is_media_type(text: &str) -> bool {
     // A name of a header is a token too.
     let is_token = |part: &str| HeaderName::from_bytes(part.as_bytes()).is_ok();

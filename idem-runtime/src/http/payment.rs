@@ -13,7 +13,6 @@ pub(super) static PAYMENT: [HeaderName; 2] = [
     HeaderName::from_static("x-payment"),
 ];
 
-/// Whether a request has a payment.
 pub(super) fn has_payment(headers: &HeaderMap) -> bool {
     PAYMENT.iter().any(|name| headers.contains_key(name))
 }

@@ -99,7 +99,6 @@ pub struct Profile {
     pub(super) fingerprinter: Fingerprinter,
     pub(super) status: StatusPolicy,
     pub(super) refusals: Refusals,
-    /// The headers that are stored.
     pub(super) headers: StoredHeaders,
     pub(super) echoes_key: bool,
     /// The header of a response that has the life of a key.

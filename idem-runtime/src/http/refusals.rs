@@ -539,32 +539,17 @@ impl fmt::Display for Refusals {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        parts.extend(self.status.map(|status| status.as_u16().to_string()));
-        parts.extend(self.code.as_ref().map(|code| format!("code {code}")));
-        parts.extend(
-            self.of_type
-                .as_ref()
-                .map(|of_type| format!("type {of_type}")),
-        );
-        parts.extend(
-            self.message
-                .as_ref()
-                .map(|message| format!("message {message:?}")),
-        );
-        parts.extend(
-            self.retry_after
-                .map(|seconds| format!("retry after {seconds} s")),
-        );
-        parts.extend(
-            self.headers
-                .iter()
-                .map(|(name, value)| format!("{name} {value:?}")),
-        );
-        parts.extend(
-            self.template
-                .as_ref()
-                .map(|template| format!("json {template}")),
-        );
+        if let Some(status) = self.status {
+            parts.push(status.as_u16().to_string());
+        }
+        for (name, text) in [("code", &self.code), ("type", &self.of_type)] {
+            parts.extend(text.as_ref().map(|text| format!("{name} {text}")));
+        }
+        parts.extend((self.message.as_ref()).map(|text| format!("message {text:?}")));
+        parts.extend((self.retry_after).map(|seconds| format!("retry after {seconds} s")));
+        let headers = self.headers.iter();
+        parts.extend(headers.map(|(name, value)| format!("{name} {value:?}")));
+        parts.extend((self.template.as_ref()).map(|template| format!("json {template}")));
         f.write_str(&parts.join(", "))
     }
 }

@@ -47,46 +47,42 @@ pub(super) fn admit<B: Body>(
 ) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
     async move {
         let is_in_body = settings.profile().source.is_in_body();
-        let mut scope = None;
+        let mut owner = Owner(None);
         if !is_in_body {
-            scope = match identify(parts, &[], settings) {
-                Identified::OfScope(scope) => scope,
-                Identified::WithoutKey => return Ok(None),
-                Identified::Refused(problem) => return Err(problem),
+            let Some(found) = identify(parts, &[], settings)? else {
+                return Ok(None);
             };
+            owner = found;
         }
         let asked = take(parts, body, settings, due).await?;
         if is_in_body {
-            scope = match identify(parts, &body.bytes(), settings) {
-                Identified::OfScope(scope) => scope,
-                Identified::WithoutKey => return Ok(None),
-                Identified::Refused(problem) => return Err(problem),
+            let Some(found) = identify(parts, &body.bytes(), settings)? else {
+                return Ok(None);
             };
+            owner = found;
         }
+        let Owner(scope) = owner;
         Ok(Some(Admitted { scope, asked }))
     }
 }
 
-enum Identified {
-    /// Its key is among the extensions of the request.
-    OfScope(Option<String>),
-    WithoutKey,
-    Refused(Problem),
-}
+/// The scope of a key; `None`: all callers share one.
+struct Owner(Option<String>);
 
-/// Finds the key of a request and its owner.
-fn identify(parts: &mut Parts, body: &[u8], settings: &LayerSettings) -> Identified {
-    let key = match settings.key(parts, body) {
-        Ok(Some(key)) => key,
-        Ok(None) => return Identified::WithoutKey,
-        Err(refusal) => return Identified::Refused(settings.of_key(&refusal)),
+/// Puts the key of a request among its extensions, and finds its owner. `None`: it has no key.
+fn identify(
+    parts: &mut Parts,
+    body: &[u8],
+    settings: &LayerSettings,
+) -> Result<Option<Owner>, Problem> {
+    let key = settings.key(parts, body);
+    let Some(key) = key.map_err(|refusal| settings.of_key(&refusal))? else {
+        return Ok(None);
     };
     let scope = settings.scope.find(parts);
     parts.extensions.insert(key);
-    match scope {
-        Ok(scope) => Identified::OfScope(scope),
-        Err(_) => Identified::Refused(Problem::caller_unknown()),
-    }
+    let scope = scope.map_err(|_| Problem::caller_unknown())?;
+    Ok(Some(Owner(scope)))
 }
 
 /// Reads the body of a request into memory. Returns the request's digest.

@@ -46,7 +46,6 @@ pub(super) type RequestHook = dyn Fn(Request<Bytes>, Context) -> HookFuture + Se
 /// A quota: decides whether a scope may have another record.
 type RequestQuota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
 
-/// The label of a request, for operators.
 type RequestLabel = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 pub(super) type HookFuture = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;

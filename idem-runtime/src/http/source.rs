@@ -172,7 +172,6 @@ impl KeySource {
         }
     }
 
-    /// The header that has the key as its value.
     pub(super) fn header_of_key(&self) -> Option<&HeaderName> {
         match &self.0 {
             Place::Header(name) => Some(name),

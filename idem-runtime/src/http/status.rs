@@ -167,16 +167,6 @@ struct PaymentChallenge {
     _version: IgnoredAny,
 }
 
-/// Whether a 402 is a challenge.
-pub(super) enum Challenge {
-    /// By its header, or because it is none.
-    Is(bool),
-    /// If its body is one: see [`is_payment_challenge`].
-    ByBody,
-    /// It is none, and the settlement of the payment is unknown.
-    Unsettled,
-}
-
 pub(super) fn is_payment_challenge(body: &[u8]) -> bool {
     // A map only: serde reads a struct from a list too.
     let is_object = body.trim_ascii_start().starts_with(b"{");
@@ -315,48 +305,30 @@ impl StatusPolicy {
         self
     }
 
-    /// Whether a response is a payment challenge, which releases the key.
-    ///
-    /// No other status needs more than its number.
-    fn challenge(&self, status: StatusCode, headers: &HeaderMap, has_payment: bool) -> Challenge {
-        let is_named = self.own.iter().any(|(of, _)| *of == status);
-        if status != StatusCode::PAYMENT_REQUIRED || is_named {
-            return Challenge::Is(false);
-        }
-        let has = |name| headers.contains_key(name);
-        if has_payment {
-            return match (has(PAYMENT_RESPONSE), has(PAYMENT_REQUIRED)) {
-                (false, is_demanded) if self.reads_settlement => {
-                    if is_demanded {
-                        Challenge::Is(true)
-                    } else {
-                        Challenge::Unsettled
-                    }
-                }
-                _ => Challenge::Is(false),
-            };
-        }
-        if has(PAYMENT_REQUIRED) || has(WWW_AUTHENTICATE) {
-            Challenge::Is(true)
-        } else {
-            Challenge::ByBody
-        }
-    }
-
     /// The treatment of a key after a response to a (paid) request.
+    ///
+    /// And whether the body may be a payment challenge, which releases the key: see [`is_payment_challenge`]. No
+    /// status but 402 needs more than its number.
     pub(super) fn decide(
         &self,
         status: StatusCode,
         headers: &HeaderMap,
         has_payment: bool,
-    ) -> (KeyVerdict, Challenge) {
-        let challenge = self.challenge(status, headers, has_payment);
-        let verdict = match challenge {
-            Challenge::Is(true) => KeyVerdict::Release,
-            Challenge::Unsettled => self.without_response(),
-            Challenge::Is(false) | Challenge::ByBody => self.verdict(status),
+    ) -> (KeyVerdict, bool) {
+        let is_named = self.own.iter().any(|(of, _)| *of == status);
+        let has = |name| headers.contains_key(name);
+        let is_decided = has_payment && (has(PAYMENT_RESPONSE) || !self.reads_settlement);
+        let verdict = if status != StatusCode::PAYMENT_REQUIRED || is_named || is_decided {
+            self.verdict(status)
+        } else if has(PAYMENT_REQUIRED) || !has_payment && has(WWW_AUTHENTICATE) {
+            KeyVerdict::Release
+        } else if has_payment {
+            // The settlement of the payment is unknown.
+            self.without_response()
+        } else {
+            return (self.verdict(status), true);
         };
-        (verdict, challenge)
+        (verdict, false)
     }
 
     /// The treatment of a key after this status; a 402: without challenge.

@@ -185,7 +185,7 @@ impl Inputs {
             key,
             asked,
         } = self;
-        let invalid = || Error::new(ErrorKind::InvalidKey, operation.clone());
+        let invalid = || operation.error(ErrorKind::InvalidKey);
         let of_client = (asked.as_ref()).is_some_and(FingerprintBuilder::holds_client_key);
         let asked = match asked.map(FingerprintBuilder::finish).transpose() {
             Ok(asked) => asked,

@@ -89,7 +89,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-fn write_redacted(f: &mut fmt::Formatter<'_>, name: &str, bytes: &[u8]) -> fmt::Result {
+/// Writes the first four bytes in hex: enough to tell values apart in a log.
+pub(crate) fn write_redacted(f: &mut fmt::Formatter<'_>, name: &str, bytes: &[u8]) -> fmt::Result {
     write!(f, "{name}(")?;
     for byte in &bytes[..4] {
         write!(f, "{byte:02x}")?;

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 
 /// The name of an operation, part of every key.
@@ -34,6 +35,10 @@ impl Operation {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.clone())
     }
 
     /// Appends the name in the form of [`RecordKey::name`].
@@ -136,6 +141,10 @@ impl RecordKey {
     #[must_use]
     pub fn operation(&self) -> &Operation {
         &self.operation
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind) -> Error {
+        self.operation.error(kind)
     }
 
     /// The digest of operation, scope and key.

@@ -40,7 +40,6 @@ impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
 
 debug_fields!([T: ?Sized] Redacted<'_, T> { last });
 
-/// Counts characters.
 struct CharacterCount(usize);
 
 impl Write for CharacterCount {

@@ -34,7 +34,6 @@ pub(crate) trait AnyOutput {
     /// Whether the type exposes its age.
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
-    /// Whether the output is a success.
     fn succeeded(&self) -> bool;
     /// The schemas of the value and of a kept error; 0 if none is kept.
     fn schemas(&self) -> [u32; 2];

@@ -18,9 +18,7 @@ pub struct StoredAnswer {
     format: Format,
     pub(crate) record: Record,
     left: Duration,
-    /// Whether the caller waited for it.
     waited: bool,
-    /// Whether it is of the local cache.
     pub(crate) is_local: bool,
 }
 
@@ -81,7 +79,8 @@ impl StoredAnswer {
     pub fn decode<T: Replay>(&self) -> Result<T, Error> {
         let value = self.open().and_then(|body| T::read(&body.by_hand()));
         let mut value = value.map_err(|undecodable| {
-            Error::new(ErrorKind::Undecodable, self.operation.clone())
+            self.operation
+                .error(ErrorKind::Undecodable)
                 .detail(undecodable.to_string())
         })?;
         value.set_provenance(self.how(), self.record.header.attempts, self.age());

@@ -191,15 +191,8 @@ impl Journal {
 
 /// The journal of a lapsed claim at another owner's claim.
 pub(crate) fn lapsed(journal: &Journal, claim: &Header, now_us: u64) -> Journal {
-    let attempt = Attempt {
-        owner: claim.owner,
-        fence: claim.fence,
-        number: claim.attempts,
-        end: AttemptEnd::Lapsed,
-        ended: UNIX_EPOCH + Duration::from_millis(now_us / 1_000),
-        instance: String::new(),
-    };
-    journal.with(&attempt.entry())
+    let ended = UNIX_EPOCH + Duration::from_millis(now_us / 1_000);
+    journal.with_attempt(&Attempt::new(claim, AttemptEnd::Lapsed, ended, ""))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::identity::fingerprint::write_redacted;
+
 /// Owner of a claim, new for every attempt: 128 random bits, or 80 and the [process](Owner::process).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner([u8; 16]);
@@ -110,10 +112,6 @@ impl Process {
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Four bytes distinguish owners in a log, and do not suffice to impersonate one.
-        f.write_str("Owner(")?;
-        for byte in &self.0[..4] {
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str("…)")
+        write_redacted(f, "Owner", &self.0)
     }
 }

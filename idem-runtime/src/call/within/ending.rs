@@ -11,13 +11,12 @@ use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
 use crate::call::call_watch::{CallTimes, result_of, unprotected};
 use crate::call::context::Context;
 use crate::call::engine::Engine;
-use crate::call::settlement::REPLY;
+use crate::call::settlement::{REPLY, report_losses};
 use crate::env::call_end::CallOutcome;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
-use crate::outcome::chosen_life::ChosenLife;
 use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
@@ -131,14 +130,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                 Err(error) => self.refuse(error),
             },
             Encoded::Store(answer) => {
-                if let Some(lost) = answer.lost {
-                    let reason = &lost.to_string();
-                    self.emit(EventKind::Unsaved { reason });
-                }
-                if answer.life == ChosenLife::Panicked {
-                    let message = ChosenLife::PANICKED;
-                    self.emit(EventKind::Warning { message });
-                }
+                report_losses(&answer, |kind| self.emit(kind));
                 let (outcome, schema) = (answer.outcome, answer.schema);
                 let stored = self.store(claim, answer, !succeeded).await;
                 match stored {
@@ -226,10 +218,10 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             // The server has refused the commit.
             Ok(Err(error)) if !error.is_silence() => {
                 self.part.roll_back(core).await;
-                let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
+                let error = operation.error(ErrorKind::TransactionAborted);
                 Err(error.detail("the server refused to commit it"))
             }
-            Ok(Err(_)) | Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
+            Ok(Err(_)) | Err(_) => Err(operation.error(ErrorKind::CommitUnknown)),
         }
     }
 }
@@ -242,7 +234,7 @@ pub(super) async fn before_deadline(
     let core = &engine.core;
     let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
     let Ok(done) = deadline(&*core.clock, moment, pin!(work)).await else {
-        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        let error = key.error(ErrorKind::TransactionAborted);
         return Err(error.detail("no reply within its deadline"));
     };
     done.map_err(|failed| failure(key, failed))

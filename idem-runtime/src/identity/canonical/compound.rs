@@ -115,7 +115,6 @@ impl<'a> MapEntries<'a> {
         })
     }
 
-    /// A struct of this name.
     pub(super) fn of_struct(
         encoder: &'a mut Encoder,
         name: &'static str,

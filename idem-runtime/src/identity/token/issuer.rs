@@ -201,7 +201,6 @@ fn since_1970(time: SystemTime) -> Duration {
         .unwrap_or_default()
 }
 
-/// The issuer of an engine, if it has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens(Option<TokenIssuer>);
 
@@ -220,7 +219,8 @@ impl Tokens {
 
     pub(crate) fn issuer(&self, operation: &Operation) -> Result<&TokenIssuer, Error> {
         self.0.as_ref().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidPolicy, operation.clone())
+            operation
+                .error(ErrorKind::InvalidPolicy)
                 .detail("the engine has no `TokenIssuer`: give it one with `EngineBuilder::tokens`")
         })
     }
@@ -233,7 +233,7 @@ impl Tokens {
         operation: &Operation,
         now: SystemTime,
     ) -> Result<Option<Duration>, Error> {
-        let invalid = || Error::new(ErrorKind::TokenInvalid, operation.clone());
+        let invalid = || operation.error(ErrorKind::TokenInvalid);
         if !self.issuer(operation)?.knows(presented, prefix) {
             return Err(invalid());
         }

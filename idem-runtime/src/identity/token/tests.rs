@@ -44,7 +44,7 @@ fn life(
 ) -> Result<Option<Duration>, Error> {
     let shown = PresentedToken::read(text, builder(operation), subject);
     let operation = Operation::new(operation.to_owned());
-    let invalid = || Error::new(ErrorKind::TokenInvalid, operation.clone());
+    let invalid = || operation.error(ErrorKind::TokenInvalid);
     let shown = shown.ok_or_else(invalid)?.unwrap();
     Tokens::new(issuer.clone()).life_of(&shown, prefix, &operation, at(now))
 }

@@ -38,7 +38,6 @@ pub struct EncodedAnswer {
     pub(crate) record: Vec<u8>,
     /// The reason of a tombstone; `None` for any other outcome.
     pub(crate) lost: Option<Unencodable>,
-    /// The life that the answer chose.
     pub(crate) life: ChosenLife,
     /// The answer of an outcome that is unknown until it is complete.
     pub(super) later: Option<Box<LaterAnswer>>,
