@@ -40,7 +40,10 @@ pub async fn pay(
         ::idem_runtime::__private::outcome::<
             Result<Receipt, PayError>,
             ::idem_runtime::__private::By<fn(&PayError) -> ::idem_runtime::__private::Class>
-        >(::idem_runtime::__private::By(judge)),
+        >(::idem_runtime::__private::By({
+            let by: fn(&PayError) -> ::idem_runtime::__private::Class = judge;
+            by
+        })),
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Receipt, PayError>> {

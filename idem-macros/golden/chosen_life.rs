@@ -19,7 +19,13 @@ async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
                 _,
                 _,
                 _
-            >(::idem_runtime::__private::By(judge), |quote| quote.valid_for);
+            >(
+                ::idem_runtime::__private::By({
+                    let by: fn(&QuoteError) -> ::idem_runtime::__private::Class = judge;
+                    by
+                }),
+                |quote| quote.valid_for,
+            );
             output
         },
         ::core::pin::pin!(::core::option::Option::Some(async move {

@@ -7,7 +7,10 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         #[allow(clippy::used_underscore_binding)]
         ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));
         call.ttl(::idem_runtime::__private::Duration::from_millis(604800000u64));
-        call.error_ttl(::idem_runtime::__private::time(HOUR));
+        call.error_ttl({
+            let time: ::idem_runtime::__private::Duration = HOUR;
+            time
+        });
         call.lease(::idem_runtime::__private::Duration::from_millis(10000u64));
         call.max_run(::idem_runtime::__private::Duration::from_millis(900000u64));
         call.on_duplicate(::idem_runtime::__private::OnDuplicate::Replay);

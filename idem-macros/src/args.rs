@@ -93,7 +93,7 @@ pub(crate) struct Args {
 }
 
 /// Argument names of other crates and specifications, and their equivalent here.
-const SYNONYMS: [(&str, &str); 10] = [
+const SYNONYMS: [(&str, &str); 11] = [
     ("expire", "ttl = \"24h\""),
     ("expires", "ttl = \"24h\""),
     ("expiry", "ttl = \"24h\""),
@@ -101,6 +101,7 @@ const SYNONYMS: [(&str, &str); 10] = [
     ("idempotency_key", "key = .."),
     ("lock", "lease = \"30s\""),
     ("name", "op = \"..\""),
+    ("retries", "max_attempts = 3"),
     (
         "skip",
         "#[idem(skip)]` before a parameter, as in `#[idem(skip)] bank: &Bank",
@@ -253,7 +254,8 @@ impl Args {
 
 /// Consumes the `=` of `name = value`.
 fn equals_sign(name: &Ident, input: ParseStream<'_>) -> Result<()> {
-    if input.peek(Token![==]) || input.peek(Token![:]) || input.peek(Paren) {
+    let is_other = input.peek(Token![==]) || input.peek(Token![=>]) || input.peek(Token![:]);
+    if is_other || input.peek(Paren) {
         let message = format!("`{name}` takes its value after one `=`: `{name} = ..`");
         return Err(input.error(message));
     }

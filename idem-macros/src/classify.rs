@@ -47,12 +47,16 @@ fn named<'a>(attrs: &'a [Attribute], name: &str) -> impl Iterator<Item = &'a Att
 fn krate(attrs: &[Attribute], errors: &mut Errors) -> Path {
     let mut krate = None;
     for attr in named(attrs, "classify") {
-        let path = attr.parse_args_with(|input: ParseStream<'_>| {
-            let usage = "the only option here is `#[classify(crate = ::facade::idem)]`";
+        let usage = "the only option here is `#[classify(crate = ::facade::idem)]`";
+        let path = |input: ParseStream<'_>| {
             or_usage(input.parse::<Token![crate]>(), usage)?;
-            input.parse::<Token![=]>()?;
+            or_usage(input.parse::<Token![=]>(), usage)?;
             or_usage(input.call(Path::parse_mod_style), usage)
-        });
+        };
+        let path = match &attr.meta {
+            Meta::List(_) => attr.parse_args_with(path),
+            _ => Err(Error::new(first_span(attr.path()), usage)),
+        };
         if let Some(path) = errors.ok(path)
             && krate.replace(path).is_some()
         {

@@ -12,9 +12,7 @@ const UNITS: [(&str, u64); 6] = [
 
 /// Parses a duration such as `"24h"`, `"1h30m"` or `"500ms"` into milliseconds.
 ///
-/// # Errors
-///
-/// The defect of the text, which follows the name of the argument: "`ttl` is a fraction".
+/// Else returns the defect, which follows the name of the argument: "`ttl` is a fraction".
 pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
     let other = "is not a duration; write a number and a unit, such as \"24h\"";
     let too_long = "is too long; its milliseconds must fit in 64 bits";

@@ -321,12 +321,11 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         OnError::By(path) => (quote_spanned!(here=> By), Some(path)),
     };
     // The signature is written out, so that rustc compares it at the path.
-    let generics = value.map(|_| {
-        let error = crate::output::error(ty)
-            .map_or_else(|| quote_spanned!(here=> _), ToTokens::to_token_stream);
-        quote_spanned!(here=> <fn(&#error) -> #rt::Class>)
-    });
-    let value = value.map(|path| quote_spanned!(here=> (#path)));
+    let error = crate::output::error(ty)
+        .map_or_else(|| quote_spanned!(here=> _), ToTokens::to_token_stream);
+    let function = quote_spanned!(here=> fn(&#error) -> #rt::Class);
+    let generics = value.map(|_| quote_spanned!(here=> <#function>));
+    let value = value.map(|path| quote_spanned!(here=> ({ let by: #function = #path; by })));
     let policy = quote_spanned!(here=> #rt::#policy);
     match &plan.ttl_of {
         None => {

@@ -38,12 +38,6 @@ use crate::call::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
 use crate::outcome::chosen_life::{IntoLife, OpenLife, TtlOf, ValueIs};
 
-/// A duration that was written as an expression. A function, so that another type is reported where it is written.
-#[must_use]
-pub fn time(time: Duration) -> Duration {
-    time
-}
-
 /// The `ttl` of a path: of a constant, or by mistake of a function.
 #[must_use]
 pub fn ttl<T: Ttl<T>>(ttl: T) -> Duration {

@@ -334,10 +334,6 @@ pub(crate) const LONG: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 impl Policy {
     /// Checks the bounds, and cuts durations to whole milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names the setting and its bounds.
     fn checked(mut self) -> Result<Self, String> {
         let checked = |name, time: Option<Duration>, bounds| {
             time.map(|time| within(name, time, bounds)).transpose()
@@ -368,10 +364,6 @@ impl Policy {
 
 impl EffectivePolicy {
     /// The settings of an engine.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names the setting and its bounds.
     pub(crate) fn of_engine(policy: Policy) -> Result<Self, String> {
         policy.check_outage()?;
         Ok(Self {
@@ -385,10 +377,6 @@ impl EffectivePolicy {
     }
 
     /// The settings of a call of this operation in this engine.
-    ///
-    /// # Errors
-    ///
-    /// As [`of_engine`](Self::of_engine).
     pub(crate) fn of_call(operation: Policy, engine: &Self) -> Result<Self, String> {
         let operation = operation.checked()?;
         let mut defaults = engine.given;
@@ -475,10 +463,6 @@ impl EffectivePolicy {
     }
 
     /// Checks that the store keeps records as long as the policy.
-    ///
-    /// # Errors
-    ///
-    /// A sentence on what to do.
     pub(crate) fn kept_by(&self, keeps_forever: bool) -> Result<(), String> {
         if self.ttl().max(self.error_ttl()) < FOREVER || keeps_forever {
             return Ok(());

@@ -78,7 +78,10 @@ fn duration(value: &DurationSetting, rt: &TokenStream) -> TokenStream {
             quote_spanned!(here()=> #rt::Duration::from_millis(#millis))
         }
         DurationSetting::Forever => quote_spanned!(here()=> #rt::FOREVER),
-        DurationSetting::Expr(expr) => quote_spanned!(here()=> #rt::time(#expr)),
+        // A binding of this type, so that rustc reports another one at the expression.
+        DurationSetting::Expr(expr) => {
+            quote_spanned!(here()=> { let time: #rt::Duration = #expr; time })
+        }
     }
 }
 

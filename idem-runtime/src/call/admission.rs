@@ -58,9 +58,7 @@ pub(crate) enum AdmittedCall {
 impl CallRequest {
     /// Admits the call, or answers it without a wait.
     ///
-    /// # Errors
-    ///
-    /// The call must not run; the observer has been notified.
+    /// A refusal has been reported to the observer.
     pub(crate) fn enter(&self, core: &Arc<Core>) -> Result<CallAdmission, Error> {
         // Held until the start is known: it may begin a body, which counts itself.
         let entered;
@@ -136,11 +134,7 @@ impl CallRequest {
         Ok(None)
     }
 
-    /// Whether the call is to be protected.
-    ///
-    /// # Errors
-    ///
-    /// The call must not run at all.
+    /// Whether the call is to be protected. An error: it must not run at all.
     pub(crate) fn lets_in(&self, core: &Core) -> Result<bool, Error> {
         let (key, operation) = (&self.name.key, self.name.key.operation());
         let former = self.former.as_ref();
@@ -179,9 +173,7 @@ pub(crate) fn take_run_permit(
 
 /// The unprotected body of a call refused with `error`, with its `run_permit`.
 ///
-/// # Errors
-///
-/// The call must not run; the observer has been notified.
+/// Or the refusal, of which the observer has been notified.
 pub(crate) fn not_begun(
     core: &Arc<Core>,
     name: &CallName,

@@ -223,10 +223,6 @@ fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
 }
 
 /// The digest that names the record of a call.
-///
-/// # Errors
-///
-/// As [`CallBuilder::key_digest`](crate::CallBuilder::key_digest).
 pub(super) fn key_digest(call: Call) -> Result<KeyDigest, Error> {
     let engine = engine_of(call.engine, &call.inputs.operation)?;
     let plain = call.inputs.finish()?.key;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::call::lease::micros;
 use crate::store::Reach;
 
 /// Part of `claim_deadline` for retries during an outage.
@@ -47,13 +48,12 @@ impl Outage {
     /// Records that all tries of a claim have failed by `now`.
     pub(crate) fn record_failure(&self, now: Duration, claim_deadline: Duration) {
         let until = now.saturating_add(claim_deadline.saturating_mul(REMEMBERED));
-        let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
-        self.until.store(until, Ordering::Relaxed);
+        self.until.store(micros(until), Ordering::Relaxed);
     }
 
     /// Records a reply of the store at this moment or later.
     pub(crate) fn record_reply(&self, at: Duration) {
-        let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX).max(1);
+        let at = micros(at).max(1);
         // Throttled, because every call reads this cache line.
         let last = self.replied.load(Ordering::Relaxed);
         if last == 0 || at > last.saturating_add(GRAIN) {

@@ -15,11 +15,7 @@ pub(super) enum Treatment {
 }
 
 impl Methods {
-    /// Lists a method, or a service.
-    ///
-    /// # Panics
-    ///
-    /// If none can have this name: a mistyped setting would protect nothing.
+    /// Lists a method or service; panics for a name that none can have.
     pub(super) fn list(&mut self, name: &str, treatment: Treatment) {
         let listed = name.strip_prefix('/').unwrap_or(name);
         let is_word = |word: &str| {

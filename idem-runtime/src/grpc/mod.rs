@@ -45,6 +45,19 @@
 //! `key = request.request_id` with `scope = …`. Its error converts by `From<idem_runtime::Error>`, which a
 //! [`Status`](tonic::Status) has.
 //!
+//! A method has one of both: the layer [passes](GrpcLayer::pass) it if its function has the attribute. A method with
+//! both has two records and two claims, each with its round trips, and a refusal of the function is the method's answer:
+//!
+//! | the function refuses | the layer's key |
+//! |---|---|
+//! | as `UNAVAILABLE`: it runs, or its store is down | released: a repeat calls the function again |
+//! | as `FAILED_PRECONDITION` or `ALREADY_EXISTS` | keeps the refusal |
+//! | as `UNKNOWN`, `DATA_LOSS` or `INTERNAL` | unknown: an operator settles its record too: [`GrpcLayer::entry`] |
+//!
+//! With a [`sort`](GrpcLayer::sort) that gives [`Release`](crate::http::KeyVerdict::Release) for a status whose
+//! `ErrorInfo` has the domain `idem-runtime`, each refusal of the function releases the layer's key, and the function's
+//! record decides alone. It must not be the status of another service that the method has called.
+//!
 //! # Limits
 //!
 //! - No streams: a method with a stream of requests or responses is passed, or refused.

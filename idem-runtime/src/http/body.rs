@@ -1,6 +1,5 @@
 //! The bodies that pass through the layer.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -91,11 +90,7 @@ pub(super) enum BodyEnd<B: Body> {
 
 /// Reads a body until it exceeds `max_bytes` or `show` returns `false`.
 ///
-/// Of a body whose size hint exceeds the limit, nothing is read.
-///
-/// # Cancel safety
-///
-/// If dropped, the data read so far are lost.
+/// Of a body whose size hint exceeds the limit, nothing is read. If dropped, the data read so far are lost.
 pub(super) async fn read<B: Body>(
     mut body: Pin<Box<B>>,
     max_bytes: usize,
@@ -269,17 +264,4 @@ impl<B: Body> Default for Buffered<B> {
     }
 }
 
-impl<B: Body> fmt::Debug for Buffered<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rest = match self.rest {
-            Rest::Read(BodyEnd::Whole) => "ended",
-            Rest::Read(BodyEnd::More(_)) => "coming",
-            Rest::Read(BodyEnd::Broken(_)) => "broken",
-            Rest::Recorded(_) => "recorded",
-        };
-        f.debug_struct("Buffered")
-            .field("bytes", &self.read.data.len())
-            .field("rest", &rest)
-            .finish()
-    }
-}
+debug_fields!([B: Body] Buffered<B> { bytes: |it| it.read.data.len(), whole: |it| it.is_whole() });

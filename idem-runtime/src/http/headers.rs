@@ -72,11 +72,7 @@ fn is_never(name: &str) -> bool {
         || ENDINGS.iter().any(is_secret)
 }
 
-/// Parses the name of a header from the service's settings.
-///
-/// # Panics
-///
-/// If the name is not valid: a mistyped setting would protect nothing.
+/// Parses a header's name; panics if a setting is mistyped.
 pub(super) fn header_name(name: &str) -> HeaderName {
     let Ok(parsed) = name.parse() else {
         panic!("no header can have the name {name:?}; write it without colon and blanks");
@@ -169,9 +165,7 @@ impl StoredHeaders {
 
     /// Adds a header to the list, case-insensitively.
     ///
-    /// # Panics
-    ///
-    /// As [`header_name`], and for a name that is never stored.
+    /// Panics for a name that is never stored.
     pub(super) fn store(&mut self, name: &str) {
         let name = header_name(name);
         assert!(
@@ -185,10 +179,6 @@ impl StoredHeaders {
     }
 
     /// Excludes a header, case-insensitively.
-    ///
-    /// # Panics
-    ///
-    /// As [`header_name`].
     pub(super) fn never(&mut self, name: &str) {
         self.never.push(header_name(name));
     }

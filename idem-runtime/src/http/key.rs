@@ -217,10 +217,6 @@ impl KeyRules {
     }
 
     /// Checks the text of a key, wherever it was.
-    ///
-    /// # Errors
-    ///
-    /// [`KeyRefusal`], if it is not a valid key.
     pub(super) fn check(&self, key: String) -> Result<IdempotencyKey, KeyRefusal> {
         if key.trim().is_empty() {
             return Err(KeyRefusal::Empty);

@@ -23,10 +23,6 @@ pub(super) fn has_signature(headers: &HeaderMap) -> bool {
 }
 
 /// The JSON document of a payment of version 2.
-///
-/// # Errors
-///
-/// [`KeyRefusal::Repeated`] for two of them, [`KeyRefusal::Unreadable`] for a value that is no base64.
 pub(super) fn document(headers: &HeaderMap) -> Result<Option<Vec<u8>>, KeyRefusal> {
     let mut lines = headers.get_all(&PAYMENT[0]).iter();
     let Some(line) = lines.next() else {

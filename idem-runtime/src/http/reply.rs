@@ -2,8 +2,6 @@
 
 mod stored;
 
-use std::fmt;
-
 use ::http::header::{CONTENT_TYPE, LOCATION};
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
@@ -182,13 +180,5 @@ impl<T: Serialize> Reply<T> {
     }
 }
 
-/// Leaves out the value and the headers, which may be confidential.
-impl<T> fmt::Debug for Reply<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply")
-            .field("status", &self.status)
-            .field("headers", &self.headers.len())
-            .field("replayed", &self.replayed)
-            .finish_non_exhaustive()
-    }
-}
+// Without the value and the headers, which may be confidential.
+debug_fields!([T] Reply<T> { status, headers: |it| it.headers.len(), replayed });

@@ -25,16 +25,7 @@ pub(super) struct Admitted {
 /// Finds key and owner of a request, and digests its content.
 ///
 /// The key is put among its extensions, and the body is in memory after it. A key in the body is read after that.
-///
 /// `None`: the request has no key, and needs none.
-///
-/// # Errors
-///
-/// The problem of a request that is refused.
-///
-/// # Cancel safety
-///
-/// Nothing has happened.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an `async fn` has room for its arguments twice"
@@ -87,15 +78,9 @@ fn identify(
 
 /// Reads the body of a request into memory. Returns the request's digest.
 ///
-/// # Errors
-///
 /// 413 for a body that exceeds the layer's limit, by its declared length or by the data received; 408 for a body that
 /// does not arrive in time, or until the moment `due`; 400 for a body that ends with an error. Where the protocol has
 /// messages, 501 for a body that is not one of them.
-///
-/// # Cancel safety
-///
-/// Nothing has happened.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an `async fn` has room for its arguments twice"

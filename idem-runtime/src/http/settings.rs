@@ -94,10 +94,6 @@ impl LayerSettings {
     }
 
     /// The time for which a stored response is replayed at least.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidPolicy`], if a setting is out of its bounds.
     pub(super) fn life(&self) -> Result<Duration, Error> {
         let policy = EffectivePolicy::of_call(self.profile().policy, &self.engine.core.defaults);
         let policy = policy
@@ -144,10 +140,6 @@ impl LayerSettings {
     /// Reads the key of a request; `None`: it has none, needs none.
     ///
     /// `body` is empty unless the key is in it.
-    ///
-    /// # Errors
-    ///
-    /// [`KeyRefusal`], if it has no valid key.
     pub(super) fn key(
         &self,
         request: &Parts,

@@ -182,10 +182,6 @@ impl KeySource {
     }
 
     /// Reads the key; `body` is empty unless the key [is in it](Self::is_in_body).
-    ///
-    /// # Errors
-    ///
-    /// [`KeyRefusal`], if it is not a valid key; never [`KeyRefusal::Missing`].
     pub(super) fn read(
         &self,
         rules: &KeyRules,

@@ -1,7 +1,5 @@
 //! The identity of a call: operation, scope, key and fingerprint.
 
-use std::fmt;
-
 use crate::error::{Error, ErrorKind};
 use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
@@ -11,7 +9,6 @@ use crate::identity::presented_token::PresentedToken;
 /// The inputs that identify a call: operation, scope, key, fingerprint.
 ///
 /// Not generic, so that the expansion of the attribute costs little to compile.
-#[derive(Debug)]
 pub struct Inputs {
     pub(crate) operation: Operation,
     key: Key,
@@ -29,18 +26,8 @@ enum Key {
     Refused(&'static str),
 }
 
-/// Leaves out the digest: a reader could verify guesses of the key against it.
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Open(_) => "Open",
-            Self::Given(_) => "Given",
-            #[cfg(feature = "tokens")]
-            Self::Token(_) => "Token",
-            Self::Refused(_) => "Refused",
-        })
-    }
-}
+// Without the digest of the key, against which a reader could verify guesses.
+debug_fields!(Inputs { operation });
 
 /// The digests of a call's inputs, before any digest key.
 pub(crate) struct CallDigests {

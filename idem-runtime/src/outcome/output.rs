@@ -128,10 +128,6 @@ fn taken() -> ! {
 
 impl dyn AnyOutput + '_ {
     /// Replaces the output by the stored answer.
-    ///
-    /// # Errors
-    ///
-    /// [`Undecodable`], if the stored answer cannot be decoded.
     pub(crate) fn read(&mut self, stored: &StoredAnswer) -> Result<(), Undecodable> {
         self.decode(stored.outcome(), &stored.open()?)?;
         let attempt = stored.record.header.attempts;

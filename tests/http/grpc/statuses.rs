@@ -4,13 +4,17 @@ use std::convert::Infallible;
 use std::io;
 
 use idem_runtime::http::{KeyVerdict, StatusPolicy};
+use idem_runtime::{Engine, idempotent};
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::layer;
-use super::payments::{KEY, Payments, Shop, frame, numbered, order, raw, receipt, refused};
+use super::payments::{
+    KEY, Order, Payments, Shop, frame, keyed, numbered, order, raw, receipt, refused,
+};
 use crate::client::{Fixture, data, frames};
 use KeyVerdict::{Release, Store, Unknown};
 
@@ -237,6 +241,70 @@ async fn a_key_that_was_released_takes_a_corrected_call_if_the_code_allows_one()
             assert_eq!(refused(corrected), reused, "{code:?}");
         } else {
             assert_eq!(numbered(corrected), (2, false), "{code:?}");
+        }
+    }
+}
+
+/// A charge of each item once; nothing is known of one for tea.
+#[idempotent(op = "shop.charge", key = item, on_error = unknown, engine = engine)]
+async fn charge(
+    item: String,
+    cents: u64,
+    #[idem(skip)] run: u64,
+    #[idem(skip)] engine: &Engine,
+) -> Result<u64, Status> {
+    match &*item {
+        "tea" => Err(Status::aborted(format!("{cents} cents"))),
+        _ => Ok(run),
+    }
+}
+
+/// Finds one claim for layer and function, or a refusal of the function that settles the layer's key in another way.
+#[tokio::test]
+async fn a_function_under_the_attribute_has_a_claim_of_its_own() {
+    for sorts in [false, true] {
+        let fixture = Fixture::new();
+        let engine = fixture.engine.clone();
+        let payments = Payments::new(move |run, order| {
+            let engine = engine.clone();
+            async move {
+                let Order { item, cents, .. } = order.into_inner();
+                Ok(receipt(charge(item, cents, run, &engine).await?))
+            }
+        });
+        let layer = layer(fixture.layer()).sort(move |status| {
+            let info = status.get_details_error_info();
+            let is_idem = info.is_some_and(|info| info.domain == "idem-runtime");
+            (sorts && is_idem).then_some(Release)
+        });
+        let shop = Shop::open(payments, layer).await;
+        let client = shop.client().await;
+        // Another key of the client is another call of the method, and the same one of the function.
+        for (key, is_replay) in [("key-1", false), ("key-1", true), ("key-2", false)] {
+            let charged = client.charge(keyed(key, "rum")).await;
+            assert_eq!(numbered(charged), (1, is_replay));
+        }
+        assert_eq!(shop.payments.runs(), 2);
+        // The function refuses other arguments.
+        for _ in 0..2 {
+            let mut order = keyed("key-3", "rum");
+            order.get_mut().cents += 1;
+            let reused = (Code::FailedPrecondition, "KEY_REUSED".to_owned());
+            assert_eq!(refused(client.charge(order).await), reused);
+        }
+        assert_eq!(shop.payments.runs(), if sorts { 4 } else { 3 });
+        // An outcome that the function does not know is settled in its record, and by default in the layer's too.
+        let unknown = (Code::Unknown, "OUTCOME_UNKNOWN".to_owned());
+        let aborted = client.charge(keyed("key-4", "tea")).await.unwrap_err();
+        assert_eq!(aborted.code(), Code::Aborted);
+        assert_eq!(refused(client.charge(keyed("key-5", "tea")).await), unknown);
+        let entry = fixture.engine.operation("shop.charge").key("tea").entry();
+        entry.await.unwrap().unwrap().resolve(&7_u64).await.unwrap();
+        let again = client.charge(keyed("key-5", "tea")).await;
+        if sorts {
+            assert_eq!(numbered(again), (7, false));
+        } else {
+            assert_eq!(refused(again), unknown);
         }
     }
 }

@@ -51,4 +51,7 @@ async fn without_a_body() {
     let _ = call.begin().await;
 }
 
+#[idempotent(key = order, on_error = release, lease = order)]
+async fn number_for_a_lease(order: u64) -> Result<u64, Error> { Ok(order) }
+
 fn main() {}

@@ -91,6 +91,20 @@ enum OptionUnknown {
 }
 
 #[derive(Classify)]
+#[classify(crate)]
+enum CrateWithoutPath {
+    #[class(business)]
+    Declined,
+}
+
+#[derive(Classify)]
+#[classify]
+enum OptionWithoutValue {
+    #[class(business)]
+    Declined,
+}
+
+#[derive(Classify)]
 enum DelegateNeedsOneField {
     #[class(delegate)]
     Network(u8, u8),
