@@ -1,6 +1,5 @@
 //! `idem ls`: a page of records.
 
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use idem_runtime::Engine;
@@ -36,7 +35,7 @@ struct Found {
     written: SystemTime,
 }
 
-pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<(), Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
     let mut scan = Pace::new(verb.scan.rate, "found");
     let entries = session.entries(verb.operation.as_ref(), &scan);
@@ -110,12 +109,11 @@ pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failur
     });
     let documents: Vec<_> = documents.collect();
     if session.json {
-        output::document(&json!({
+        return output::document(&json!({
             "entries": documents,
             "unreadable": unreadable,
             "cursor": cursor,
-        }))?;
-        return Ok(ExitCode::SUCCESS);
+        }));
     }
     output::text(|out| {
         if documents.is_empty() {
@@ -131,8 +129,7 @@ pub(crate) async fn run(session: &Session, verb: &Ls) -> Result<ExitCode, Failur
             Some(cursor) => writeln!(out, "\nmore: --after {cursor}"),
             None => Ok(()),
         }
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Sorts by age, first the oldest. A record that two pages name is there once.

@@ -106,5 +106,6 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Resolve(verb) => resolve::run(&session, &verb).await,
         Verb::Reset(verb) => settle::reset(&session, &verb).await,
         Verb::Purge(verb) => purge::run(&session, &verb).await,
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `idem purge`: the records of an operation that match are reset and expire, one compare-and-set each.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
@@ -18,7 +17,7 @@ use crate::output;
 use crate::pace::Pace;
 use crate::text::{count, duration, printed, records};
 
-pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<(), Failure> {
     if verb.expired {
         return expired(session, verb).await;
     }
@@ -60,7 +59,7 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
             if session.json {
                 output::document(&document(matching, 0, 0, name.as_deref()))?;
             }
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let question = "Remove them? The next call of each key runs its body: if its effect has happened, it happens again";
         confirm(verb.consent.yes, question)?;
@@ -77,13 +76,12 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
         ))
     })?;
     if session.json {
-        output::document(&document(
+        return output::document(&document(
             matching,
             removed_by_now,
             changed,
             name.as_deref(),
-        ))?;
-        return Ok(ExitCode::SUCCESS);
+        ));
     }
     let changed = match changed {
         0 => String::new(),
@@ -98,8 +96,7 @@ pub(crate) async fn run(session: &Session, verb: &Purge) -> Result<ExitCode, Fai
             out,
             "{removed}{of} removed; what is left of a record expires in 10 seconds{changed}"
         )
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn document(matching: Option<u64>, removed: u64, changed: u64, name: Option<&str>) -> Value {
@@ -200,7 +197,7 @@ async fn remove(
     Ok(changed)
 }
 
-async fn expired(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
+async fn expired(session: &Session, verb: &Purge) -> Result<(), Failure> {
     if verb.dry_run {
         return Err(Failure::usage(
             "--expired has no --dry-run: such rows have no effect on any call",
@@ -212,14 +209,13 @@ async fn expired(session: &Session, verb: &Purge) -> Result<ExitCode, Failure> {
     )?;
     let deleted = session.connected.durable.purge_expired().await?;
     if session.json {
-        output::document(&json!({ "deleted": deleted }))?;
+        output::document(&json!({ "deleted": deleted }))
     } else {
         output::text(|out| match deleted {
             Some(deleted) => writeln!(out, "{} expired rows deleted", count(deleted)),
             None => writeln!(out, "nothing to do: Redis deletes expired records itself"),
-        })?;
+        })
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

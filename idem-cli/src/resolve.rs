@@ -1,7 +1,5 @@
 //! `idem resolve`: an answer by hand, compared with stored ones.
 
-use std::process::ExitCode;
-
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use idem_runtime::admin::{Entry, EntryState};
@@ -20,7 +18,7 @@ use crate::state;
 
 type Headers = Vec<(HeaderName, HeaderValue)>;
 
-pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<(), Failure> {
     let engine = &session.engine;
     let text = given_text(verb)?;
     let entry = record::find(&session.engine, &verb.which).await?;
@@ -117,7 +115,7 @@ pub(crate) async fn run(session: &Session, verb: &Resolve) -> Result<ExitCode, F
         let note = format!("without the headers {lost}, which are not stored");
         output::beside(session.json, |out| writeln!(out, "{note}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The answer as the options have it.
@@ -132,7 +130,7 @@ fn given_text(verb: &Resolve) -> Result<&str, Failure> {
 }
 
 /// Prints each form of stored answers once.
-async fn show_samples(session: &Session, entry: &Entry) -> Result<ExitCode, Failure> {
+async fn show_samples(session: &Session, entry: &Entry) -> Result<(), Failure> {
     let mut forms = Vec::<(&str, String)>::new();
     for (option, outcome) in [
         ("--value", OutcomeKind::Value),
@@ -151,15 +149,14 @@ async fn show_samples(session: &Session, entry: &Entry) -> Result<ExitCode, Fail
         let forms = forms
             .iter()
             .map(|(option, form)| json!({ "option": option, "form": form }));
-        output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))?;
+        output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))
     } else {
         output::text(|out| {
             forms
                 .iter()
                 .try_for_each(|(option, form)| record::field(out, option, form))
-        })?;
+        })
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn headers(given: &[String]) -> Result<Headers, Failure> {

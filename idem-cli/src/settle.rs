@@ -1,7 +1,5 @@
 //! `idem release` and `reset`: one record is changed, if it has not changed since it was shown.
 
-use std::process::ExitCode;
-
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::{Error, ErrorKind, Reconciled};
 use serde_json::json;
@@ -81,7 +79,7 @@ pub(crate) fn refuse_running(entry: &Entry) -> Result<(), Failure> {
     }
 }
 
-pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCode, Failure> {
+pub(crate) async fn release(session: &Session, verb: &Release) -> Result<(), Failure> {
     let entry = record::find(&session.engine, &verb.which).await?;
     let entry = verb.consent.sign(entry);
     let age = entry.age();
@@ -111,18 +109,17 @@ pub(crate) async fn release(session: &Session, verb: &Release) -> Result<ExitCod
         }
     };
     let verbs = ["release", "released"];
-    change(
+    let changed = change(
         session,
         (verbs, verb.consent.yes),
         effect,
         entry,
         Entry::release,
-    )
-    .await?;
-    Ok(ExitCode::SUCCESS)
+    );
+    changed.await.map(drop)
 }
 
-pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, Failure> {
+pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<(), Failure> {
     let entry = record::find(&session.engine, &verb.which).await?;
     let entry = verb.consent.sign(entry);
     refuse_running(&entry)?;
@@ -159,8 +156,8 @@ pub(crate) async fn reset(session: &Session, verb: &Reset) -> Result<ExitCode, F
         steps => entry.reset_steps(steps).await,
     };
     let verbs = ["reset", "reset"];
-    change(session, (verbs, verb.consent.yes), &effect, entry, reset).await?;
-    Ok(ExitCode::SUCCESS)
+    let changed = change(session, (verbs, verb.consent.yes), &effect, entry, reset);
+    changed.await.map(drop)
 }
 
 /// Refuses an absent step, and a step whose outcome stays unknown.

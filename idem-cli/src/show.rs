@@ -1,7 +1,5 @@
 //! `idem show`: everything about a record.
 
-use std::process::ExitCode;
-
 use idem_runtime::admin::{Entry, SentKey};
 use idem_runtime::codec::StoredAnswer;
 use serde_json::{Value, json};
@@ -13,7 +11,7 @@ use crate::output;
 use crate::record::{self, describe, field};
 use crate::state;
 
-pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Show) -> Result<(), Failure> {
     let entry = record::find(&session.engine, &verb.which).await?;
     let stored = entry.stored_answer();
     let answer = stored.as_ref().filter(|_| verb.value).map(answer);
@@ -31,8 +29,7 @@ pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Fail
                 .map(|label| derived(&entry, label))
                 .collect();
         }
-        output::document(&document)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::document(&document);
     }
     output::text(|out| {
         describe(out, &entry, session.max_attempts)?;
@@ -61,8 +58,7 @@ pub(crate) async fn run(session: &Session, verb: &Show) -> Result<ExitCode, Fail
         }
         let (_, advice) = state::meaning(&entry, session.max_attempts);
         advice.map_or(Ok(()), |advice| field(out, "next", advice))
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// The keys that the call sends to other parties.

@@ -1,7 +1,6 @@
 //! `idem stats`: counts and ages by operation, in one sweep over the records.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
@@ -89,7 +88,7 @@ fn document(operation: &str, counts: &Counts) -> Value {
     members.collect()
 }
 
-pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<(), Failure> {
     let mut pace = Pace::new(verb.scan.rate, "counted");
     let mut entries = session.entries(verb.operation.as_ref(), &pace);
     let (mut operations, mut unreadable) = (BTreeMap::<String, Counts>::new(), 0);
@@ -115,8 +114,7 @@ pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Fai
         // It is of none.
         total.as_object_mut().map(|total| total.remove(OPERATION));
         let counts = json!({ "operations": rows, "total": total, "unreadable": unreadable });
-        output::document(&counts)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::document(&counts);
     }
     if rows.len() > 1 {
         rows.push(total);
@@ -135,6 +133,5 @@ pub(crate) async fn run(session: &Session, verb: &Stats) -> Result<ExitCode, Fai
         let note =
             "Ages are since the last write. An exhausted record is abandoned or released as well.";
         writeln!(out, "\n{note}")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }

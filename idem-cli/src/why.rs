@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use idem_runtime::admin::{Attempt, Entry, EntryState, HistoryEvent, OperatorAct, Process};
@@ -19,7 +18,7 @@ use crate::text::{duration, exact, printed};
 /// The most attempts and acts that a record remembers.
 const REMEMBERED: usize = 16;
 
-pub(crate) async fn run(session: &Session, verb: &Why) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(session: &Session, verb: &Why) -> Result<(), Failure> {
     let entry = record::find(&session.engine, &verb.which).await?;
     let history = entry.history();
     let names = Names::new(&entry.recorded_attempts(), &verb.instance);
@@ -47,11 +46,10 @@ pub(crate) async fn run(session: &Session, verb: &Why) -> Result<ExitCode, Failu
         });
         document["history"] = events.collect();
         document["process"] = json!(names.document(entry.process()));
-        output::document(&document)?;
+        output::document(&document)
     } else {
-        output::text(|out| describe(out, &entry, &history, &names, session.max_attempts))?;
+        output::text(|out| describe(out, &entry, &history, &names, session.max_attempts))
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The names of instances by their tags in owners.
