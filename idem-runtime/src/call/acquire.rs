@@ -485,16 +485,8 @@ impl ClaimOrFollow<'_> {
     }
 
     fn replay(&self, record: Record, left: Duration) -> Answered {
-        let (core, key) = (self.core(), &self.name.key);
-        answer(
-            core,
-            key,
-            record,
-            left,
-            &self.call.policy,
-            self.call.waited,
-            false,
-        )
+        let (core, key, call) = (self.core(), &self.name.key, &*self.call);
+        answer(core, key, record, left, &call.policy, call.waited, false)
     }
 
     /// Waits until the call has its answer, or joins again.

@@ -62,13 +62,8 @@ pub(crate) fn answered(core: &Core, span: &CallSpan, stored: &StoredAnswer, outc
     }
     let mut end = CallEnd::new(outcome, stored.record.header.attempts);
     end.local = stored.is_local;
-    ended(
-        core,
-        span,
-        stored.operation.as_str(),
-        Some(stored.digest()),
-        end,
-    );
+    let operation = stored.operation.as_str();
+    ended(core, span, operation, Some(stored.digest()), end);
 }
 
 /// Reports the end of a call that was refused without the store.
