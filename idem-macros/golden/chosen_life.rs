@@ -24,7 +24,7 @@ async fn ask(pair: Pair) -> Result<Quote, QuoteError> {
                     let by: fn(&QuoteError) -> ::idem_runtime::__private::Class = judge;
                     by
                 }),
-                |quote| quote.valid_for,
+                |quote| quote.valid_for
             );
             output
         },
