@@ -40,14 +40,14 @@ pub(super) fn admit<B: Body>(
         let is_in_body = settings.profile().source.is_in_body();
         let mut owner = Owner(None);
         if !is_in_body {
-            let Some(found) = identify(parts, &[], settings)? else {
+            let Some(found) = identify(parts, &[], settings).transpose()? else {
                 return Ok(None);
             };
             owner = found;
         }
         let asked = take(parts, body, settings, due).await?;
         if is_in_body {
-            let Some(found) = identify(parts, &body.bytes(), settings)? else {
+            let Some(found) = identify(parts, &body.bytes(), settings).transpose()? else {
                 return Ok(None);
             };
             owner = found;
@@ -65,15 +65,15 @@ fn identify(
     parts: &mut Parts,
     body: &[u8],
     settings: &LayerSettings,
-) -> Result<Option<Owner>, Problem> {
-    let key = settings.key(parts, body);
-    let Some(key) = key.map_err(|refusal| settings.of_key(&refusal))? else {
-        return Ok(None);
+) -> Option<Result<Owner, Problem>> {
+    let key = match settings.key(parts, body).transpose()? {
+        Ok(key) => key,
+        Err(refusal) => return Some(Err(settings.of_key(&refusal))),
     };
     let scope = settings.scope.find(parts);
     parts.extensions.insert(key);
-    let scope = scope.map_err(|_| Problem::caller_unknown())?;
-    Ok(Some(Owner(scope)))
+    let owner = scope.map(Owner);
+    Some(owner.map_err(|_| Problem::caller_unknown()))
 }
 
 /// Reads the body of a request into memory. Returns the request's digest.

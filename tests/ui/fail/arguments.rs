@@ -61,9 +61,6 @@ async fn crate_in_quotes(order: u64) -> Result<u64, Error> { Ok(order) }
 #[idempotent(key => order)]
 async fn arrow(order: u64) -> Result<u64, Error> { Ok(order) }
 
-#[idempotent(key = order, retries = 3)]
-async fn retries(order: u64) -> Result<u64, Error> { Ok(order) }
-
 #[idempotent(kye = order, ttl = "1 day", fingerprint(amount))]
 async fn five_mistakes(order: u64, #[idem(skipp)] note: &str) -> Result<&str, Error> {
     Ok("")
