@@ -15,7 +15,7 @@ use super::{
 use crate::env::observer::Observer;
 use crate::identity::fingerprint::Fingerprint;
 
-/// Passes the signatures of the store operations to another macro, which forwards them.
+/// Passes the signatures of the store operations to another macro.
 macro_rules! each_operation {
     ($macro:ident) => {
         $macro! {

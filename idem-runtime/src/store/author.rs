@@ -1,8 +1,8 @@
-//! What an implementation of [`Store`](super::Store), or of a [`ReadCache`], is written with.
+//! The types for an implementation of [`Store`](super::Store) or of a [`ReadCache`].
 //!
-//! The requests and replies of the operations, the record and its parts, the transitions that decide what an operation
-//! does to a record, and [`Watchers`], which a store need not write itself for waiting calls. A user of a store needs
-//! none of them. The contract is at [`Store`](super::Store).
+//! The requests and replies of the operations, the record and its parts, the transitions that decide the effect of an
+//! operation on a record, and [`Watchers`], which a store need not write itself for waiting calls. A user of a store
+//! needs none of them. The contract is at [`Store`](super::Store).
 
 pub use super::admission::Admission;
 pub use super::future::StoreFuture;

@@ -21,7 +21,7 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// No connection, no reply in time, or a server that does not write.
+    /// No connection, no timely reply, or a server that does not write.
     ///
     /// That is a server that starts, fails over or is read-only. The same operation may be sent again, and it is not
     /// known whether this one happened.
@@ -60,7 +60,7 @@ pub(crate) enum Reach {
     Here,
     /// There was no reply.
     ///
-    /// There may be no server, or one that is overloaded.
+    /// There may be no server, or an overloaded one.
     Silent,
     /// There is no server, or no route to it.
     Unreachable,
@@ -75,7 +75,7 @@ impl StoreError {
     /// [`OnOutage::Run`](crate::OnOutage::Run), unless it is [`answered`](Self::answered).
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         let reach = match kind {
-            // An overlong queue belongs to a busy store, or to one that is gone.
+            // An overlong queue belongs to a busy store, or to a lost one.
             StoreErrorKind::Unavailable | StoreErrorKind::Overloaded => Reach::Silent,
             _ => Reach::Answered,
         };
@@ -152,7 +152,7 @@ impl StoreError {
         self
     }
 
-    /// Adds the place of the error in front of the message, unless the message has it.
+    /// Puts the place of the error before the message, once.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
         // As `connect_error` has it: an address may begin as another does.

@@ -1,4 +1,4 @@
-//! What a check of a server found, for an operator.
+//! Findings of a check of a server, for an operator.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Finding {
     /// Whether the guarantee holds with it.
     pub level: FindingLevel,
-    /// What was checked, such as `persistence`.
+    /// The subject of the check, such as `persistence`.
     pub topic: &'static str,
     /// The state of the server.
     pub fact: String,
@@ -98,7 +98,8 @@ impl Finding {
 
 #[cfg(any(feature = "_mysql", feature = "_postgres", feature = "redis"))]
 impl Finding {
-    /// The difference of the server's clock to that of this machine, in microseconds; negative: the server is behind.
+    /// The finding about the server's clock, `ahead_us` microseconds ahead of this machine; negative: the server is
+    /// behind.
     pub(crate) fn of_clock(ahead_us: Option<i64>) -> Self {
         const TOPIC: &str = "clock";
         let Some(ahead_us) = ahead_us else {

@@ -44,7 +44,7 @@ type Listening = (Arc<str>, Weak<dyn Listener>);
 
 #[derive(Default)]
 struct ListenerList {
-    /// A separate count, so that a resolution takes no lock while there is no listener.
+    /// A separate count: without listeners a resolution takes no lock.
     count: AtomicUsize,
     listeners: Lock<Vec<Listening>>,
 }

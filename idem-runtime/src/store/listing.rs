@@ -21,7 +21,7 @@ pub enum EntryFilter {
     Any,
     /// A claim is held: a body runs, or a reconcile hook does.
     Running,
-    /// A body crashed or lost its lease, and the key is unclaimed since.
+    /// A body crashed or lost its lease; the key is unclaimed since.
     Abandoned,
     /// The key was released.
     Released,
@@ -82,7 +82,7 @@ pub struct ListRequest {
     pub min_attempts: u16,
     /// How many records the step gives at most, at least 1.
     pub limit: usize,
-    /// How many records the step examines at most, 1 to 1,000, as far as the server allows it.
+    /// The most records to examine, 1 to 1,000, if the server permits.
     pub examined: usize,
     /// Where the last step ended, as its [`next`](ListReply::next); `None`: at the start.
     pub after: Option<String>,
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::record::{Fence, Owner};
 
-    /// Every record is of exactly one state, and exhausted only if it is abandoned or released.
+    /// Every record has exactly one state; exhausted ones are abandoned or released.
     #[test]
     fn the_states_part_the_records() {
         use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};

@@ -15,12 +15,12 @@
 //!
 //! Stores whose replies have the server's time compare it with the monotonic clock of the process, which takes no round
 //! trip: PostgreSQL, MySQL and SQLite in each claim and renewal, Redis in each renewal and in those claims that are
-//! made by a script, at least one in ten seconds. Observers receive [`ClockStepped`](crate::observe::EventKind::ClockStepped)
-//! for steps of 250 ms or more, besides the difference by which NTP slews the two clocks apart. In a Redis cluster each
-//! node is compared with itself, on each connection, so that a failover is not a step and a step is reported more than
-//! once. A [`MemoryStore`](memory::MemoryStore) has a clock that does not step. A suspended process whose monotonic
-//! clock stops meanwhile (Linux, macOS) finds the server's clock ahead when it wakes up, which is reported as a step:
-//! its leases have ended by as much.
+//! made by a script, at least one in ten seconds. Observers receive
+//! [`ClockStepped`](crate::observe::EventKind::ClockStepped) for steps of 250 ms or more, besides the difference by
+//! which NTP slews the two clocks apart. In a Redis cluster each node is compared with itself, on each connection, so
+//! that a failover is not a step and a step is reported more than once. A [`MemoryStore`](memory::MemoryStore) has a
+//! clock that does not step. A suspended process whose monotonic clock stops meanwhile (Linux, macOS) finds the
+//! server's clock ahead when it wakes up, which is reported as a step: its leases have ended by as much.
 //!
 //! After a step forward an engine renews immediately each lease whose renewal was due within the step. A lease that has
 //! lapsed by the step is renewed as well, unless another caller has claimed the key since: then the owner
@@ -178,8 +178,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Stores an answer.
     ///
     /// `record` is a whole record (header and body) in state done, to be kept for its `retain`. An unreadable one is
-    /// refused as [`CompleteReply::Unreadable`]. `claim` is the header of the claim as it was granted, if the caller has
-    /// it: it may save a store work, and the reply is the same without it.
+    /// refused as [`CompleteReply::Unreadable`]. `claim` is the header of the claim as it was granted, if the caller
+    /// has it: it may save a store work, and the reply is the same without it.
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -191,9 +191,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// `remains` states whether the attempt counts, and whether the key stays with its request.
     ///
-    /// `journals`, for a store that [keeps journals](Self::keeps_journals): the one to write, and the one that was seen.
-    /// The first is all that counts of what the owner has recorded, and of what the record had before: it may be shorter
-    /// than that of the record. With the second, the release is that of an operator, who has read this journal: unless
+    /// `journals`, for a store that [keeps journals](Self::keeps_journals): the journal to write, and that seen by the caller.
+    /// The first has every entry that counts, of the owner and of the former record: it may be shorter than that of the
+    /// record. With the second, the release is that of an operator, who has read this journal: unless
     /// the record has exactly it, the reply is [`ReleaseReply::Superseded`], and nothing changes. The transition is
     /// [`release_with_journal`]. `None`: the record keeps its journal.
     fn release<'a>(
@@ -220,8 +220,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Appends to the journal of a claim, and renews its lease.
     ///
-    /// `claim` is its header as granted. `journal` is the whole journal: what the record had when the claim was
-    /// granted, and what its owner has appended since. `known` of its bytes the store has confirmed, in the grant or
+    /// `claim` is its header as granted. `journal` is the whole journal: the record's when the claim was
+    /// granted, and the owner's entries since. `known` of its bytes the store has confirmed, in the grant or
     /// in a reply to this operation: a store may send the rest alone. The transition is [`append`].
     ///
     /// [`AppendReply::Unsupported`], the default: this store [keeps no journals](Self::keeps_journals).
@@ -239,8 +239,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Replaces the record that was `seen` by a resolution or a reset.
     ///
     /// `record` is a whole record in state done, or a released one with the journal that it keeps, under an owner of its
-    /// own, to be kept for its `retain`. `journal` is the one that was seen: the owner of a claim that has lapsed may have
-    /// appended since, which the header does not show. `None`: it is not compared.
+    /// own, to be kept for its `retain`. `journal` is that seen by the caller: the owner of a claim that has lapsed may
+    /// have appended since, which the header does not show. `None`: it is not compared.
     fn resolve<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -271,8 +271,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// This holds for resolutions by any caller. The listener receives none before it receives [`Hearing::All`].
     /// `false`, the default: this store does not notify, and answers are cached for a short time only.
     ///
-    /// Called once for each engine with a [local cache](crate::cache::LocalCache), on the engine's own thread and in its
-    /// runtime. The subscription ends with the listener.
+    /// Called once for each engine with a [local cache](crate::cache::LocalCache), on the engine's own thread and in
+    /// its runtime. The subscription ends with the listener.
     fn listen(&self, prefix: &Arc<str>, listener: std::sync::Weak<dyn Listener>) -> bool {
         let _ = (prefix, listener);
         false
@@ -286,7 +286,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Reads a record for a waiting call, possibly from a copy.
     ///
     /// An answer that this shows is the answer. It may report a claim as held for a while after the claim has ended,
-    /// but never for longer than the claim's lease; the lease, `retain` and `left` of such a claim are those of the copy.
+    /// but never for longer than the claim's lease; the lease, `retain` and `left` of such a claim are those of the
+    /// copy.
     ///
     /// The `left` of an answer may be up to the record's whole `retain`, if this never reports an ended claim as held:
     /// then the caller knows the earliest time at which the answer can have been stored.
@@ -331,13 +332,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Whether answers are replayed from a store that others can write to.
     ///
-    /// That is a store in front of the one that decides. An engine without [encryption](crate::EngineBuilder::encrypt)
+    /// That is a store in front of the deciding one. An engine without [encryption](crate::EngineBuilder::encrypt)
     /// warns of it. `false`, the default: there is no such store.
     fn trusts_copies(&self) -> bool {
         false
     }
 
-    /// The pause of a [`resolve`](Self::resolve) that removes an answer, before it is sent.
+    /// The pause before a [`resolve`](Self::resolve) that removes an answer.
     ///
     /// An engine waits for it beyond its `claim_deadline`. Zero, the default: there is no pause.
     #[doc(hidden)]

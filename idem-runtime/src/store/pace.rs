@@ -14,7 +14,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Pace {
     /// Mean time between two claims that left while others waited.
     interval: Duration,
-    /// When the last claim left, or the first one joined an empty queue.
+    /// When the last claim left, or the first joined an empty queue.
     last: Instant,
     /// Since when the queue is not empty.
     busy_since: Option<Instant>,

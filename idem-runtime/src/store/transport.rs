@@ -20,7 +20,7 @@ pub(crate) fn is_local(host: &str) -> bool {
     }
 }
 
-/// The warning for an operator about a connection that is not, or may not be, encrypted. `instead` is the remedy.
+/// The warning about a connection that may lack encryption. `instead` is the remedy.
 pub(crate) fn warning(server: &str, why: &str, instead: &str) -> String {
     format!(
         "{server}: {why} to a host that is not this machine: on the way, records can be read and answers planted, and \

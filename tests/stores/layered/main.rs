@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
-/// The changes of a fast store in memory, whose lookups a test has replaced.
+/// The writes of a fast store in memory with replaced lookups.
 macro_rules! changes_its_copies {
     () => {
         fn keep<'a>(

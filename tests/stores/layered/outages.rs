@@ -1,4 +1,4 @@
-//! The fast store is unavailable, in each of the ways in which a store can fail.
+//! The fast store is unavailable, in each way a store fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -80,7 +80,7 @@ async fn a_fast_store_that_fails_is_skipped_until_it_is_back() {
     }
 }
 
-/// A waiting call then watches the durable store, which may notify only claims that it knows to be watched.
+/// A waiting call then watches the durable store, which notifies watched claims.
 #[tokio::test]
 async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
     let (server, durable) = (RedisServer::start(), RedisServer::start());
@@ -157,7 +157,7 @@ impl ReadCache for Ailing {
     changes_its_copies!();
 }
 
-/// The reading of the epoch, and the probe for the return of the fast store.
+/// The reading of the epoch, and the probe of the fast store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_job_that_panics_is_begun_again() {
     let durable = PanicsOnce(MemoryStore::new(), AtomicBool::default());

@@ -49,7 +49,7 @@ async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {
     assert_eq!(monitor.names(), ["EVALSHA", "GETRANGE"]);
 }
 
-/// A copy that lived longer than its record would answer a repeat that is to run.
+/// A copy that outlived its record would answer a new call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_ends_with_the_life_that_its_answer_chose() {
     let (server, time) = (RedisServer::start(), ManualClock::new());
@@ -81,7 +81,7 @@ async fn a_copy_ends_with_the_life_that_its_answer_chose() {
     }
 }
 
-/// Finds a copy that is sent to a fast store whose limit it exceeds.
+/// Finds a copy beyond the limit of its fast store.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_over_the_limit_of_the_fast_store_has_no_copy() {
     let (server, durable) = (RedisServer::start(), memory());
@@ -177,7 +177,7 @@ async fn waiting_calls_poll_the_fast_store_and_are_notified_there() {
     assert_eq!(first.runs.count(), 1);
 }
 
-/// Notes whether each completion brings its claim, with which a Redis compares at once.
+/// Notes whether each completion brings its claim, for the compare-and-set of Redis.
 #[derive(Debug)]
 struct Completed(MemoryStore, Mutex<Vec<bool>>);
 

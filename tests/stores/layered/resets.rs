@@ -1,4 +1,4 @@
-//! A reset removes an answer for all processes at once, whatever the fast stores still hold.
+//! A reset removes an answer for all processes, whatever fast stores hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,7 +61,7 @@ async fn an_old_snapshot_does_not_bring_an_answer_back() {
     }
 }
 
-/// The other engines are not notified, and serve no copies once the reset has returned.
+/// Engines without notifications serve no copies after the reset has returned.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it() {
     let (server, durable) = (RedisServer::start(), memory());
@@ -120,7 +120,7 @@ async fn a_reset_of_which_nothing_is_known_leaves_the_epoch_closed() {
     assert_eq!(durable.count(StoreOperation::Resolve), 2, "and no opening");
 }
 
-/// The answer that the first one is about to reset would be copied into the epoch that the second one opens.
+/// The first reset's answer would be copied into the second's epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_beside_another_one_leaves_the_epoch_closed() {
     let durable = memory();
@@ -163,7 +163,7 @@ impl ReadCache for Delayed {
     changes_its_copies!();
 }
 
-/// The same as of a process that was suspended after it had read the epoch.
+/// The same of a process that was suspended after its reading.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_arrives_after_a_reset_is_no_answer() {
     let durable = memory();

@@ -1,4 +1,4 @@
-//! Warnings to an operator about a fast store that other clients can write to.
+//! Warnings to an operator about a fast store with other writers.
 
 use std::future::pending;
 

@@ -1,4 +1,4 @@
-//! A step examines a bounded number of records, whatever the size of the table.
+//! A step examines a bounded number of records of any table.
 
 use idem_tests::shop::assert_contains;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use idem_tests::shop::until;
 
 use super::filled::{PREFIX, fill};
 
-/// How many records a step examines at most, and what a statement reads besides.
+/// The most records that a step examines, and a statement's further reads.
 const BOUND: u64 = 1_000 + 50;
-/// Time-out of a store that is filled by 64 tasks at once, on a busy machine.
+/// Time-out of a store that 64 tasks fill, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn sql<B: Backend>(store: SqlStoreBuilder<B>) -> Arc<dyn Store> {

@@ -1,4 +1,4 @@
-//! Listing what a store holds: ten thousand records of two operations, in pages and by cursors, on each store.
+//! Listings of a store's records: ten thousand records of two operations, in pages and by cursors, on each store.
 
 mod bounds;
 mod cluster;

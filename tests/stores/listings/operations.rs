@@ -7,7 +7,7 @@ use idem_runtime::{Engine, Error, admin::EntryFilter};
 
 use super::filled::engine;
 
-/// A possible default of the attribute, with more bytes than a column has.
+/// A possible default of the attribute, longer than a column.
 const LONG: &str = "shop::payments::providers::somewhere::far::away::charge_card";
 const LONG_TOO: &str = "shop::payments::providers::somewhere::far::away::refund_card";
 

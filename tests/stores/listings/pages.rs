@@ -16,7 +16,7 @@ use idem_runtime::{
 
 use super::filled::{Fate, PREFIX, RECORDS, digests, engine, fate, fill, operation};
 
-/// Every entry, and the number of entries returned again by a later page.
+/// Every entry, and the number of entries that two pages return.
 async fn all(mut entries: Entries, page_size: usize) -> (Vec<KeyDigest>, usize) {
     let (mut found, mut again) = (BTreeSet::new(), 0);
     let mut is_over = false;

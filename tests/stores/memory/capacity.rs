@@ -39,7 +39,7 @@ fn a_million_keys_leave_nothing_behind() {
         sizes.push(held);
         clock.advance(Duration::from_hours(25));
     }
-    // The maps reach their size within the first rounds, except for one that doubles late.
+    // The maps reach their size within the first rounds, except for a late doubling.
     let (early, late) = (sizes[4], sizes[9]);
     assert!(late <= early + early / 10, "memory grows: {sizes:?} bytes");
     // A few more calls evict the rest of the last round.

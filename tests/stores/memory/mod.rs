@@ -1,4 +1,4 @@
-//! The memory store under many keys, and the cost of a call on it.
+//! The memory store under many keys, and a call's cost on it.
 
 mod capacity;
 mod costs;

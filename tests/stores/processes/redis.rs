@@ -87,7 +87,7 @@ fn hold(worker: &mut Worker) -> (u64, u64) {
     begun
 }
 
-/// The answer of the next call that ends, which must not be an error.
+/// The next answer; an error fails the test.
 fn answer(worker: &mut Worker) -> String {
     loop {
         let line = worker.line();
@@ -105,8 +105,7 @@ fn is_refused(worker: &mut Worker) {
     assert!(why.starts_with("Running"), "{why}");
 }
 
-/// Calls one key from four processes at once, equally often in each, and ends their one body when all
-/// have begun. Every call must get the same answer.
+/// Calls one key equally often from four processes; ends their body. Every call must get the same answer.
 fn burst(fleet: &Fleet<'_>, workers: &mut [Worker], each: u32) {
     for worker in &mut *workers {
         worker.send(&format!("burst k {each}"));
@@ -136,7 +135,7 @@ fn burst(fleet: &Fleet<'_>, workers: &mut [Worker], each: u32) {
     assert_eq!((fleet.effects(), effects), (1, 1));
 }
 
-/// All duplicates of a process share one claim, one subscription and one read of the answer.
+/// Duplicates in a process share a claim, a subscription and a read.
 #[test]
 fn ten_thousand_calls_from_four_processes_run_one_body_and_cost_few_commands() {
     // Claim, subscribe, read, read again when notified; making the connections; completing; the first polls, which

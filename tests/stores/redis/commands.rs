@@ -6,7 +6,7 @@ use idem_harness::{Command, Edition, Monitor, RedisServer};
 use idem_runtime::{Engine, step};
 use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent, until};
 
-/// A server with a warm script cache, and a shop on it whose commands are monitored.
+/// A server with known scripts, and a shop with monitored commands.
 async fn watched() -> (RedisServer, Shop, Monitor) {
     let (server, shop) = Shop::alone().await;
     shop.pay("warm").await.unwrap();
@@ -21,7 +21,7 @@ async fn watched() -> (RedisServer, Shop, Monitor) {
 const PLAIN: &str = "SET";
 const SCRIPT: &str = "EVALSHA";
 
-/// The commands of each kind of call, in the order in which they are sent.
+/// The commands of each kind of call, in sending order.
 #[tokio::test]
 async fn a_first_call_is_two_commands() {
     let (server, shop, mut monitor) = watched().await;

@@ -96,7 +96,7 @@ async fn a_silent_connection_is_replaced_when_a_message_is_missed() {
     told(&mut watch).await;
 }
 
-/// Under load a poll may read the finished record before its notification arrives.
+/// Under load a poll may read a finished record before its notification.
 #[tokio::test]
 async fn a_connection_whose_message_is_late_is_kept() {
     let (_server, proxy, mine, other, mut watch) = behind_a_proxy().await;

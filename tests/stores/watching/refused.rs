@@ -14,7 +14,7 @@ fn refusals(server: &RedisServer) -> u64 {
     count.map_or(0, |count| count.parse().unwrap())
 }
 
-/// A server without the command is like one that refuses it.
+/// A server without the command acts as if it refused it.
 #[tokio::test]
 async fn a_user_without_the_right_to_subscribe_is_warned() {
     const NEEDED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \

@@ -51,10 +51,10 @@ impl Background {
         self.thread.get()
     }
 
-    /// Polls a job once on the caller's thread, then moves it to the background.
+    /// Polls a job once on the caller's thread, then in the background.
     ///
-    /// So writes are sent in the order of their causes. A job that is ready ends here, and so does one that panics or
-    /// for which there is no thread: it is dropped.
+    /// So writes are sent in the order of their causes. A job ends here if it is ready, panics, or has no thread: then
+    /// it is dropped.
     pub(super) fn run(&self, job: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle(start) else {
             return;

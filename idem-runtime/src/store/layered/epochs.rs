@@ -198,13 +198,13 @@ impl Epochs {
     }
 }
 
-/// The key of the epoch record of a prefix in the durable store.
+/// The key of a prefix's epoch record in the durable store.
 pub(super) fn record_of(prefix: Arc<str>) -> RecordKey {
     let digest = KeyDigest::from_bytes(*b"the epoch of the copies in front");
     RecordKey::new(prefix, Operation::new("idem.epoch"), digest)
 }
 
-/// A claim that is always granted, and whose fence is the next epoch.
+/// A claim that is always granted; its fence is the next epoch.
 pub(super) fn closing() -> ClaimRequest {
     ClaimRequest::new(Owner::random(), Duration::ZERO, MAX_RETAIN)
 }

@@ -54,7 +54,7 @@ pub(super) struct Layers {
     pub(super) observers: Observers,
 }
 
-/// The key of a record's copy, as far as the epoch is known.
+/// The key of a record's copy, if the epoch is known.
 ///
 /// Taken before the record is read or written, because a later key could belong to a newer epoch than the record: a
 /// record that was read before a reset must not be copied into the epoch after it.
@@ -346,7 +346,7 @@ impl Layers {
         Ok(opened)
     }
 
-    /// Opens the epoch after the reset that closed it, unless another reset has closed it as well.
+    /// Opens the epoch that a reset closed, unless another closed it since.
     ///
     /// That one may be in progress, and the answer that it resets would be copied into the open epoch. The epoch is then
     /// opened as an abandoned one.
@@ -457,7 +457,7 @@ impl Drop for Tending {
     }
 }
 
-/// The header of a running claim as a copy for waiting calls, kept briefly.
+/// A running claim as a short-lived copy for waiting calls.
 ///
 /// Its lease ends when the claim's does.
 fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
@@ -485,7 +485,7 @@ fn answers(record: &Record, asked: Fingerprint) -> bool {
     is_final(&record.header) && record.header.fingerprint.matches(asked)
 }
 
-/// The copy of a record that is kept for ever, with a bounded life.
+/// The copy of a permanent record, with a bounded life.
 ///
 /// A fast store keeps nothing for ever, so the copy is that of a record with the longest `retain` of a header, and of
 /// the same age.

@@ -45,7 +45,7 @@ struct Connection {
 pub struct LazyStore<S>(Arc<Connector<S>>);
 
 impl<S: ReadCache> LazyStore<S> {
-    /// A store that `connect` connects, in the background, with retries until it succeeds.
+    /// A store that `connect` connects in the background, with retries.
     pub fn new<F, C>(connect: C) -> Self
     where
         F: Future<Output = Result<S, StoreError>> + Send + 'static,
@@ -150,7 +150,7 @@ impl<S: ReadCache> ReadCache for LazyStore<S> {
     }
 
     fn is_shared(&self) -> bool {
-        // One that is not there yet may turn out to be.
+        // A store without a connection may turn out to be shared.
         self.get().is_none_or(S::is_shared)
     }
 

@@ -48,7 +48,7 @@ use crate::store::{
 /// # Ok(()) }
 /// ```
 ///
-/// # What the fast store costs and saves
+/// # Costs and savings of the fast store
 ///
 /// - A replay is one request to the fast store (two for an answer of more than 8 KiB) and none to the durable one.
 /// - A first call queries the fast store once, for `patience` (50 ms) at most, before it claims. Its answer is copied

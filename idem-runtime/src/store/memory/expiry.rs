@@ -14,7 +14,7 @@ use crate::identity::operation::RecordKey;
 /// The bytes of a record besides its value: key, map entry, expiry check.
 const OVERHEAD_BYTES: usize = 200;
 
-/// The scheduled checks by time and the number of the record, the soonest first.
+/// The scheduled checks by time and record number, the soonest first.
 type Checks = BTreeMap<(Duration, u64), RecordKey>;
 
 /// A record, and when it expires.
@@ -66,7 +66,7 @@ impl Records {
         (self.slots.iter()).filter(move |(_, slot)| slot.expires > now)
     }
 
-    /// Stores a record, in place of the present one if there is one.
+    /// Stores a record, in place of the present one if any.
     pub(super) fn put(&mut self, key: &RecordKey, bytes: Bytes, expires: Duration) {
         if let Some(slot) = self.slots.get_mut(key) {
             let cost = slot.cost();

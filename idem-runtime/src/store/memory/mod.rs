@@ -156,9 +156,9 @@ struct MemoryState {
     /// In the order of the digests.
     shards: [Padded<Shard>; SHARDS],
     clock: Arc<dyn Clock>,
-    /// The calendar time at the zero of the clock, in microseconds since 1970, read when the store was made.
+    /// The calendar time at the clock's zero, in microseconds since 1970.
     start_us: u64,
-    /// Padded, because most calls change it, and all of them read its neighbours.
+    /// Padding against false sharing: most calls change it, all read its neighbours.
     capacity: Arc<Padded<Capacity>>,
     watchers: Watchers,
     listeners: Listeners,
@@ -238,7 +238,7 @@ fn rewritten(header: Header, found: Option<Current<'_>>) -> Change {
     with_journal(header, &journal)
 }
 
-/// What a write of an operation entails.
+/// The consequence of an operation's write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteEffect {
     /// A new record needs room.
@@ -327,7 +327,7 @@ impl MemoryState {
         self.operate(key, WriteEffect::WakesWatchers, unreadable, decide)
     }
 
-    /// Checks for room for another record, and removes expired ones of all shards if there is none.
+    /// Checks for room for another record; sweeps all shards without it.
     ///
     /// Simultaneous claims in several shards may find the same room.
     fn make_room(&self, locked: &mut Records, now: Duration) -> Result<(), StoreError> {
@@ -356,7 +356,7 @@ impl MemoryState {
         Some((Record::decode(slot.bytes.clone()).ok()?, left))
     }
 
-    /// Lists the records of one shard from a digest on, which is the position.
+    /// Lists the records of one shard from a digest on, the position.
     fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
         let start = request.after.as_deref().map(str::parse).transpose();
         let start: Option<KeyDigest> = start.map_err(|_| no_position())?;

@@ -122,7 +122,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// The provider of the credentials of each connection to a server, in place of those of the URL.
+    /// The provider of each server connection's credentials, in place of the URL's.
     ///
     /// For passwords that change, and tokens that expire: see [`credentials`](crate::credentials). A connection whose
     /// credentials expire while it lives (`NOAUTH`) is replaced, and its command sent again. The provider may take half
@@ -158,7 +158,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Certificate that the store presents to the server, and its key, as PEM. For `rediss://`.
+    /// The store's certificate for the server, and its key, as PEM. For `rediss://`.
     #[cfg(feature = "redis-tls")]
     pub fn client_certificate(
         mut self,

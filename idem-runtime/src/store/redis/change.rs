@@ -1,4 +1,4 @@
-//! Changes of a record other than a claim and a completion, and of a copy: each is one script.
+//! Changes by one script each: renewal, append, release, resolution, and those of a copy.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl RedisCore {
         }
     }
 
-    /// Releases a claim. `journals`: the one that the record keeps, and the one that was seen.
+    /// Releases a claim. `journals`: that for the record, and that seen by the caller.
     pub(super) async fn release(
         &self,
         key: &RecordKey,

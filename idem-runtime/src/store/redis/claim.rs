@@ -26,7 +26,7 @@ use crate::store::pace::Crowded;
 use crate::store::{Admission, Boxed, RecordKey, StoreError};
 
 impl RedisCore {
-    /// The error of a claim that cannot be sent in time, if so.
+    /// The error of a claim that cannot be sent in time.
     pub(super) fn overload(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
         let Crowded {
             waiting,
@@ -79,8 +79,8 @@ impl RedisCore {
             && self.plain_claims.load(Ordering::Relaxed)
     }
 
-    /// Sends the plain command on the connection that is there, with the returned time as its fence; or the rest of a claim
-    /// that cannot be sent so.
+    /// Sends the plain command on the present connection, with its fence; or the rest of a claim that
+    /// cannot be sent so.
     fn begin_claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -318,7 +318,7 @@ fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimRepl
     Some(ClaimReply::Done { record, left })
 }
 
-/// Whether the server, or a proxy, does not know the command in this form.
+/// Whether the server, or a proxy, does not know this command form.
 fn is_unknown_to(error: &RedisError) -> bool {
     error.code() == Some("ERR")
 }

@@ -33,9 +33,9 @@ use crate::store::{Admission, StoreError, StoreErrorKind};
 const MAX_REDIRECTS: usize = 5;
 /// Shortest interval between two queries for the map.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
-/// Nodes queried at once, so that one that is down does not delay the map.
+/// Nodes queried at once: an absent node delays no map.
 const CONCURRENT_QUERIES: usize = 4;
-/// Head start of the trusted nodes before the doubtful ones are queried as well.
+/// Head start of the trusted nodes before the doubtful ones.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
@@ -230,7 +230,7 @@ impl Cluster {
         report.settled()
     }
 
-    /// A digest of the current map, which changes when a slot moves to another primary.
+    /// A digest of the current map, which changes when a slot moves.
     pub(super) fn map_number(&self) -> u64 {
         self.slots().map_or(0, |slots| slots.number())
     }
@@ -308,7 +308,7 @@ impl Cluster {
         }
     }
 
-    /// Queries several nodes at once. Returns the first one that replies, and its map.
+    /// Queries several nodes at once. Returns the first node with a reply, and its map.
     async fn query(&self) -> Result<(Address, SlotMap), StoreError> {
         let (mut doubtful, candidates): (Vec<_>, Vec<_>) = {
             let candidates = self.candidates();
@@ -407,7 +407,7 @@ fn is_doubtful(error: &RedisError) -> bool {
         || matches!(error.code(), Some("CLUSTERDOWN"))
 }
 
-/// Drop guard that marks the map as outdated if a query is dropped before its reply.
+/// Drop guard that marks the map as outdated after an abandoned query.
 struct RefreshGuard<'a>(&'a AtomicBool);
 
 impl Drop for RefreshGuard<'_> {

@@ -73,7 +73,7 @@ impl RedisCore {
         }
     }
 
-    /// Sends the command of a completion on the connection that is there; or the rest of one that cannot be sent so.
+    /// Sends the command of a completion on the present connection; or returns the rest of the completion.
     fn begin_completion<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -182,7 +182,7 @@ impl RedisCore {
         Ok((!is_stored).then(|| by_script(None)))
     }
 
-    /// Completes by the script for all cases, because the script of batches found no claim.
+    /// Completes by the general script: that of batches found no claim.
     async fn complete_unseen(
         &self,
         key: &RecordKey,
@@ -195,8 +195,7 @@ impl RedisCore {
         reply
     }
 
-    /// Completes by the node of the key, over a connection that is made first, or after a compare-and-set that did not
-    /// match.
+    /// Completes at the key's node: without a connection, or after a mismatch.
     async fn complete_routed(
         &self,
         key: &RecordKey,
@@ -294,7 +293,7 @@ impl RedisCore {
         }
     }
 
-    /// Completes by the script for all cases, whose reply may have arrived already.
+    /// Completes by the script for all cases; its `reply` may have arrived.
     async fn complete_by_script(
         &self,
         name: &str,
@@ -335,7 +334,7 @@ impl RedisCore {
     }
 }
 
-/// Whether the record has a journal, which only the script for all cases reads.
+/// Whether the record has a journal, read by the general script alone.
 fn has_journal(claim: Option<&Header>) -> bool {
     claim.is_some_and(|claim| !claim.journal.is_none())
 }

@@ -104,8 +104,8 @@ impl NewConnection<'_> {
         Wire::new(read, write, self.limits, self.messages.cloned())
     }
 
-    /// The stream to the first address of the host that accepts a connection, and with which `open` succeeds. All are
-    /// tried at once, since one of them may be silent.
+    /// The stream to the first address with which `open` succeeds. All are tried at once, since one
+    /// of them may be silent.
     async fn first_of<S, F>(
         &self,
         host: &str,
@@ -130,7 +130,7 @@ impl NewConnection<'_> {
         while let Ok(Some(attempt)) = timeout_at(self.until, attempts.join_next()).await {
             match attempt {
                 Ok(Ok(stream)) => return Ok(stream),
-                // What a server has answered says more than that none is at another address.
+                // The answer of a server is more informative than the absence of another.
                 Ok(Err((false, _))) if failure.is_some() => {}
                 Ok(Err((_, error))) => failure = Some(error),
                 Err(_) => {}
@@ -165,7 +165,7 @@ async fn handshake(
     TlsConnector::from(config).connect(name, stream).await
 }
 
-/// Sends what a connection begins with: the version of the protocol, the password, the database.
+/// Logs in: sends the version of the protocol, the password and the database.
 ///
 /// The client library does it on a loan of the socket, so that its connections and these log in alike.
 async fn logged_in<S>(stream: S, info: &ConnectionInfo) -> RedisResult<S>

@@ -91,7 +91,7 @@ fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, StoreError> 
     })
 }
 
-/// A client, the provider of its credentials where they change, and its TLS.
+/// A client with its TLS, and the provider of changing credentials.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     client: Client,
@@ -99,7 +99,7 @@ pub(crate) struct Endpoint {
     tls: Option<Arc<rustls::ClientConfig>>,
     /// In place of the user and the password of the client.
     credentials: Option<CredentialsProvider>,
-    /// Whether a server has accepted credentials of the provider, which are right at times then. Shared by its clones.
+    /// Whether a server has accepted credentials of the provider. Shared by its clones.
     accepted: Arc<AtomicBool>,
 }
 
@@ -133,7 +133,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether a refusal of credentials is transient, because a server has accepted earlier ones of the provider.
+    /// Whether refused credentials are transient, because earlier ones were accepted.
     pub(crate) fn was_accepted(&self) -> bool {
         self.accepted.load(Ordering::Relaxed)
     }

@@ -103,7 +103,7 @@ fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
     says(error, "executing the script") || says(error, "NOPERM")
 }
 
-/// Whether `SELECT` failed, which the client library reports with a message of its own.
+/// Whether `SELECT` failed, for which the client library has a message.
 fn has_no_such_database(error: &RedisError) -> bool {
     error.to_string().contains("refused to switch database")
 }
@@ -123,7 +123,7 @@ fn code(error: &RedisError) -> Option<&str> {
     }
 }
 
-/// Codes of refused commands in a script, other than for a missing right.
+/// Codes of refused commands in a script, missing rights apart.
 const HIDDEN: [&str; 5] = [
     "OOM ",
     "READONLY ",
@@ -169,7 +169,7 @@ fn about_tls(error: &RedisError) -> Option<&'static str> {
     }
 }
 
-/// Whether the server does not accept the user or the password, or requires them.
+/// Whether the server requires, or does not accept, user or password.
 pub(crate) fn is_unknown_user(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed
@@ -262,7 +262,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     )
 }
 
-/// The kind and advice for a failed connection, and for an error that no other arm of [`store_error`] names.
+/// The kind and advice of failed connections and unnamed errors.
 fn about_connection(error: &RedisError) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Protocol, Unavailable};
     if let Some(said) = about_tls(error) {
@@ -346,7 +346,7 @@ const PROTECTED: &str = "Redis is in protected mode and accepts only connections
 /// The client library does not repeat the reply to `AUTH`.
 const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or of the \
                               provider, or takes no more connections (`maxclients`)";
-/// The hint for a server that closes the first connection without an error.
+/// The hint for a server that silently closes the first connection.
 pub(super) const HUNG_UP: &str = "if this port speaks TLS, write `rediss://`; a server that takes no more \
                                   connections (`maxclients`) does this as well";
 const NO_MORE: &str = "Redis does not accept the user or password of the URL, or of the provider, any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
     }
 
-    /// An effect of a flood is no outage, nor is a refusal of the server.
+    /// Neither an effect of a flood nor a refusal is an outage.
     #[test]
     fn what_the_server_says_itself_is_no_outage() {
         for line in [

@@ -1,4 +1,4 @@
-//! A connection that reconnects when it breaks, falls silent or reaches a replica.
+//! A connection that is made again when it breaks or falls silent.
 
 mod time;
 
@@ -39,15 +39,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Its address may lead to another server by then; a sooner attempt would reach the same one.
 const REPLICA_AGE: Duration = Duration::from_secs(1);
 
-/// One command, or two that are sent together, with its routing and options.
+/// One command or two in succession, with routing and options.
 #[derive(Clone, Copy)]
 pub(super) struct RoutedCommand<'a> {
     pub(super) command: &'a WriteCommand<'a>,
-    /// Never sent to a node that is still importing the slot, which requires an `ASKING` before each of the two.
+    /// Never sent to a node that is importing the slot.
     pub(super) second: Option<&'a WriteCommand<'a>>,
     /// The key of the command; empty for none: any node of a cluster serves it.
     pub(super) key: &'a str,
-    /// The node is still importing the key's slot, and serves it only after `ASKING`.
+    /// The node is importing the key's slot, and requires `ASKING`.
     pub(super) asking: bool,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
@@ -87,7 +87,7 @@ impl<'a> RoutedCommand<'a> {
         }
     }
 
-    /// Whether it can be sent to a node that is still importing the slot.
+    /// Whether a node that is importing the slot can execute it.
     pub(super) fn is_one(&self) -> bool {
         self.second.is_none()
     }
@@ -113,7 +113,7 @@ pub(super) struct Link {
     /// The error and time of the last failed attempt to connect. Calls that waited for it share its failure
     /// instead of trying again, one after the other.
     failure: Lock<Option<(StoreError, Instant)>>,
-    /// An earlier attempt to connect succeeded, so the URL was right at that time.
+    /// An earlier attempt to connect succeeded: the URL was right then.
     known: AtomicBool,
     /// The server's clock.
     clock: Arc<ServerClock>,
@@ -177,7 +177,7 @@ impl Link {
         }
     }
 
-    /// Counts a reply or a time-out of a command that was sent after so many `replies`.
+    /// Counts a reply or a time-out, of a command sent after `replies`.
     fn count_reply(&self, live: &LiveConnection, replies: u64, failure: Option<&Failure>) {
         if let Some(Failure::Reply(error)) = failure
             && error.is_timeout()
@@ -215,13 +215,13 @@ impl Link {
                 && (self.target.is_elected() || live.since.elapsed() >= REPLICA_AGE)
     }
 
-    /// Whether the credentials of the connection have expired, and the next one has others.
+    /// Whether the credentials have expired, and the next connection has others.
     fn has_expired(&self, error: &RedisError) -> bool {
         error.code() == Some("NOAUTH") && self.target.changes_credentials()
     }
 
-    /// The failure of a command that was not executed because the credentials of its connection have expired. Of a `WAIT`
-    /// the write before it was executed: it has an owner, and is repeated without harm.
+    /// The failure of a command that expired credentials kept from execution. Of a `WAIT` the write before it was
+    /// executed: it has an owner, and is repeated without harm.
     fn expired(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Reply(error) if self.has_expired(&error) => {
@@ -457,7 +457,7 @@ fn time_of(reply: &Value) -> Option<u64> {
     }
 }
 
-/// The server that a connection is made to, resolved anew for each connection.
+/// The server of a connection, resolved anew for each connection.
 #[derive(Clone)]
 pub(super) enum Target {
     /// One server.

@@ -144,7 +144,7 @@ fn scanned(reply: Value) -> Option<Scanned> {
     })
 }
 
-/// Index of the node of a step, in the sorted list of nodes.
+/// Index of the node of a step among the sorted nodes.
 fn node_index<N>(
     nodes: &[(String, N)],
     map: u64,
@@ -206,7 +206,7 @@ impl RedisCore {
         Ok(reply)
     }
 
-    /// The records of one step on one server, and the cursor after it; 0: at the end.
+    /// The records of a step on one server, and the next cursor; 0: at the end.
     async fn step(
         &self,
         topology: &Topology,
@@ -289,7 +289,7 @@ impl RedisCore {
     }
 }
 
-/// The error of a failed listing, with the missing right if that is the reason.
+/// The error of a failed listing, with the right that it lacks.
 fn refused(failure: Failure) -> StoreError {
     let denied = matches!(&failure, Failure::Reply(error) if error.code() == Some("NOPERM"));
     let error = failure.store_error(WHAT);

@@ -98,7 +98,7 @@ impl RedisCore {
         self.check_size(length.max(bytes.len())).map(|()| None)
     }
 
-    /// The bytes of a `D` or `G` reply, and the remaining life of the record. `None`: it is gone since.
+    /// The bytes of a `D` or `G` reply, and their remaining life. `None`: it is gone since.
     async fn stored(
         &self,
         topology: &Topology,

@@ -20,7 +20,7 @@ const UNKNOWN: u8 = 0;
 /// A completion sends the script by its source.
 const LOADING: u8 = 1;
 const KNOWN: u8 = 2;
-/// The server, or a proxy, does not execute it, or a proxy routes it by its first key.
+/// The script is refused, or a proxy routes it by one key.
 const REFUSED: u8 = 3;
 /// Completions after which a server that refused the script gets it again: a right may have been granted meanwhile.
 const REFUSED_FOR: u32 = 10_000;
@@ -53,7 +53,7 @@ impl Script {
         }
     }
 
-    /// Writes the command that runs the script on these keys, by digest or by source.
+    /// Writes the command that runs the script, by digest or by source.
     ///
     /// The source is not sent by `SCRIPT LOAD`, which restricted users may not call.
     pub(super) fn write(
@@ -233,7 +233,7 @@ impl Batches {
         }
     }
 
-    /// Records the failure of a completion that was sent for the script of batches. Whether it may succeed alone.
+    /// Records the failure of a completion by the script of batches. Whether it may succeed alone.
     pub(super) fn failed(&self, failure: &Failure) -> bool {
         let Failure::Reply(error) = failure else {
             return false;
@@ -252,8 +252,8 @@ impl Batches {
         is_refused
     }
 
-    /// Records that the script of batches found nothing under the key of a claim that is there: a proxy in front of
-    /// several servers sent the batch to the server of its first key.
+    /// Records that the script of batches missed the value of a claim: a proxy in front of several servers sent
+    /// the batch to the server of its first key.
     pub(super) fn missed(&self) {
         self.refuse();
     }
@@ -351,7 +351,7 @@ impl ScriptReply {
         bytes(self.second)
     }
 
-    /// The reason for which the value is not a readable record, if that is the reply.
+    /// The reason of an unreadable value, if that is the reply.
     pub(super) fn unreadable(&self) -> Option<Unreadable> {
         match (self.code, &self.first) {
             (b'I', _) => Some(Unreadable::Immortal),

@@ -68,7 +68,7 @@ impl Sentinels {
         self.0.election.generation()
     }
 
-    /// Queries all sentinels at once, and returns the primary of the latest failover.
+    /// The primary of the latest failover, queried from all sentinels at once.
     ///
     /// A sentinel that is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
@@ -127,7 +127,7 @@ debug_fields!(Sentinels {
     service: |it| it.0.election.service()
 });
 
-/// The last known primary of a service, and the number of failovers seen.
+/// The last known primary of a service, and the number of failovers.
 #[derive(Debug)]
 struct Election {
     service: String,
@@ -174,7 +174,7 @@ impl Election {
         Ok(())
     }
 
-    /// A sentinel reports that another server is the primary, or is about to be.
+    /// Applies a sentinel's message that another server is, or becomes, the primary.
     fn announce(&self, said: &str) {
         let Some(address) = successor(said, &self.service) else {
             return;

@@ -39,7 +39,7 @@ use crate::store::server_clock::ServerClock;
 /// - **No consensus.** A write survives if the promoted replica has it. Sentinels promote the replica
 ///   that is furthest among the replicas that they see, whichever replicas confirmed the write; an operator, or
 ///   `replica-priority`, may choose another. As measured, a replica that is lost together
-///   with the primary confirms as well; so does one that does not follow the new one yet. Require most
+///   with the primary confirms as well; so does one without a link to the new primary. Require most
 ///   of the replicas at least; only all of them is safe whichever is promoted, and then nothing is
 ///   granted while one is missing, as after each failover until the former primary is back.
 /// - **No wait for the answer.** The caller receives it in any case, and so do callers at the former
@@ -130,7 +130,7 @@ impl RedisServer {
             .await
     }
 
-    /// The server's time in microseconds, where a claim without a script may use it.
+    /// The server's time in microseconds, where a plain claim may use it.
     ///
     /// Not with replication, where writes are made by scripts because these can be sent again.
     pub(super) fn server_time(&self) -> Option<u64> {
@@ -150,7 +150,7 @@ impl RedisServer {
         (self.waiting(concern).is_none()).then_some(&self.link)
     }
 
-    /// Sends a command and waits for its reply, and for the replicas if it must.
+    /// Sends a command, and waits for its reply and the required replicas.
     pub(super) async fn send(
         &self,
         command: &RoutedCommand<'_>,
@@ -191,7 +191,7 @@ impl RedisServer {
     }
 }
 
-/// Connections for `WAIT`, which blocks its connection and covers the writes of that connection.
+/// Connections for `WAIT`, which blocks and covers its own connection.
 struct WaitPool {
     target: Target,
     limits: ConnectionLimits,
@@ -220,7 +220,7 @@ impl WaitPool {
         reply
     }
 
-    /// Sends a command, and waits until enough replicas have its write, if it has written.
+    /// Sends a command, and waits until enough replicas have its write.
     async fn send_on(&self, link: &Link, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
         let ready = link.connected().await?;
         let reply = ready.clone().send(command).await?;
@@ -243,8 +243,7 @@ impl WaitPool {
     }
 }
 
-/// The command that waits for replicas, for half of the time limit of a reply, so that the reply still arrives with their
-/// number.
+/// The `WAIT` for replicas. Half of the reply's time limit leaves time for their number.
 fn wait_for(replicas: u32, limits: ConnectionLimits) -> Cmd {
     let millis = (limits.response / 2).as_millis().max(1);
     let mut command = redis::cmd("WAIT");

@@ -30,7 +30,7 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// TLS is that of rustls, with the process's provider of cryptography if the application has chosen one, and ring if not.
 ///
 /// A `redis::Client` gives its address and settings. The store makes its own connections to it, with its own
-/// time limits. Certificates of a client cannot be read from it: one that has any is refused unless
+/// time limits. Certificates of a client cannot be read from it: a client with certificates is refused unless
 /// `RedisStoreBuilder::root_certificate` or `client_certificate` is set. Set all that it has: none of its own count.
 ///
 /// ```
@@ -115,7 +115,7 @@ fn is_open(address: &ConnectionAddr) -> bool {
 pub(super) struct SourceOptions {
     /// User and password of the sentinels.
     pub(super) sentinel: Option<(Option<String>, String)>,
-    /// In place of the user and the password of the URL or the client.
+    /// In place of user and password of the URL or client.
     pub(super) credentials: Option<CredentialsProvider>,
     /// In place of the user and the password of the sentinels.
     pub(super) sentinel_credentials: Option<CredentialsProvider>,

@@ -1,4 +1,4 @@
-//! The public store, what is behind it, and its operations as a store and as the cache of a layered one.
+//! The public store and its state, as store and as cache.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

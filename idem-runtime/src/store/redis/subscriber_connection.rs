@@ -12,7 +12,7 @@ use super::wire::ConnectionLimits;
 use super::wire::{PendingReplies, Published, Wire, is_confirmation};
 use crate::store::StoreError;
 
-/// A connection, and what is published on its channels.
+/// A connection, and the messages on its channels.
 ///
 /// The messages end with the connection.
 pub(crate) struct SubscriberConnection {
@@ -67,7 +67,7 @@ impl SubscriberConnection {
     }
 }
 
-/// Checks the reply to a subscription or its end, or to a ping.
+/// Checks the reply to a subscription, its end, or a ping.
 ///
 /// The server ends a subscription unasked when the slot of its key moves to another node. That looks like the reply to
 /// the oldest command, so that no later reply on the connection can be trusted.
@@ -126,7 +126,7 @@ mod tests {
         server
     }
 
-    /// The confirmation of a subscription, in an array or a push, and messages around it.
+    /// The confirmation of a subscription among messages, in both protocols.
     #[tokio::test]
     async fn messages_are_told_from_replies_in_both_protocols() {
         for kind in ["*", ">"] {

@@ -20,7 +20,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// The time of the key's server in microseconds, where a claim without a script may use it.
+    /// The time of the key's server in microseconds, for a plain claim.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {
             Self::Single(server) => server.server_time(),
@@ -36,7 +36,7 @@ impl Topology {
         }
     }
 
-    /// The connection of a command that needs no routing and waits for no replica, if there is a usable one.
+    /// The usable connection of a command without routing and replicas, if any.
     pub(super) fn ready(&self, concern: WriteConcern) -> Option<ReadyLink<'_>> {
         match self {
             Self::Single(server) => server.direct(concern)?.ready(),
@@ -44,7 +44,7 @@ impl Topology {
         }
     }
 
-    /// Sends a command to the node of its key, and waits for its reply.
+    /// Sends a command to its key's node, and awaits the reply.
     pub(super) async fn send(
         &self,
         command: &RoutedCommand<'_>,
@@ -64,7 +64,7 @@ impl Topology {
         }
     }
 
-    /// Runs a script by its digest, and by its source where the server does not know it.
+    /// Runs a script by its digest, and by source if unknown.
     ///
     /// A server forgets scripts at a restart, a failover and `SCRIPT FLUSH`.
     #[expect(

@@ -1,4 +1,4 @@
-//! A connection shared by many senders, which encodes their commands into one buffer and reads their replies in order.
+//! A shared connection: commands are encoded into one buffer, replies read in order.
 //!
 //! The client library allocates several times for a command, and hands it over to a task, through a channel, with a
 //! timer. Here a lone command is written by its sender; queued commands are written together, by the sender of one of
@@ -50,9 +50,9 @@ pub(super) struct ConnectionLimits {
 pub(super) struct Wire(Arc<Shared>);
 
 impl Wire {
-    /// Starts the task on the calling runtime, where the halves of the connection must have been made.
+    /// Starts the task on the calling runtime, that of the two halves.
     ///
-    /// `messages`: receives what is published on the channels to which the connection subscribes.
+    /// `messages`: the receiver of messages on the connection's channels.
     pub(super) fn new<R, W>(
         read: R,
         write: W,
@@ -108,7 +108,7 @@ impl Wire {
         !self.0.lock().is_idle()
     }
 
-    /// Sends a command, together with others of its script that are sent at the same time.
+    /// Sends a command in a batch with concurrent ones of its script.
     pub(super) fn begin_in_batch(&self, command: &BatchCommand<'_>) -> RedisResult<PendingReplies> {
         let encode = |out: &mut Vec<u8>| command.write(out);
         self.begin_as(1, false, encode, |queue, slot| {
@@ -116,7 +116,7 @@ impl Wire {
         })
     }
 
-    /// Encodes a command where the connection is idle, and queues it where it is not. Writes what is due.
+    /// Encodes a command for an idle connection, or queues it. Writes the commands that are due.
     fn begin_as(
         &self,
         replies: u8,
@@ -188,7 +188,7 @@ pub(super) struct PendingReplies {
     watchdog: Option<Box<Watchdog>>,
 }
 
-/// The time limit of a sender on another runtime than the task, which may exist and not be driven.
+/// The time limit of a sender on another runtime than the task.
 struct Watchdog {
     timer: Pin<Box<Sleep>>,
     /// When the timer was set.
@@ -203,7 +203,7 @@ impl Future for PendingReplies {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot.expect("not polled after its end");
         let mut state = self.shared.lock();
-        // What is replaced is dropped without the lock: the drop of a waker may run code of its executor.
+        // The replaced waker is dropped without the lock: its drop may run code of its executor.
         let (replies, _replaced) = state.slots.poll(slot, cx.waker());
         let (turns, response) = (state.turns, state.response);
         drop(state);
@@ -218,8 +218,8 @@ impl Future for PendingReplies {
 }
 
 impl PendingReplies {
-    /// How long the command has been in flight, or in the queue of a task that does not run. `None`: it is in the queue
-    /// of one that runs, or has its replies.
+    /// How long the command has been in flight, or queued without task. `None`: the task runs and it is queued,
+    /// or it has its replies.
     pub(super) fn waited(&self) -> Option<Duration> {
         let slot = self.slot?;
         let state = self.shared.lock();
@@ -240,7 +240,7 @@ impl PendingReplies {
         }
     }
 
-    /// Ends when the task has not run for as long as a reply may take.
+    /// Ends when the task has not run for a reply's time limit.
     fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let set = || Watchdog {
             timer: Box::pin(tokio::time::sleep(response)),

@@ -30,7 +30,7 @@ pub struct Postgres;
 #[non_exhaustive]
 pub struct Sqlite;
 
-/// The server and the table, as a store finds them when it connects.
+/// The server and the table, as found at connect.
 #[derive(Debug, Default)]
 pub struct Probed {
     /// The warnings for an operator about this server.
@@ -39,7 +39,7 @@ pub struct Probed {
     pub(crate) longest: Option<usize>,
     /// Whether the server knows [`Dialect::batches`].
     pub(crate) batches: bool,
-    /// The schema that the table is in, or would be created in, as it is written in a statement.
+    /// The schema of the present or future table, as written in statements.
     pub(crate) schema: Option<String>,
 }
 

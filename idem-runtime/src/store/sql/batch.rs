@@ -1,4 +1,4 @@
-//! Sends statements of a kind as one statement, and gives each of its calls its own outcome.
+//! Sends statements of a kind as one, and distributes their outcomes.
 
 use std::sync::Arc;
 

@@ -204,7 +204,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
 #[cfg(any(feature = "_mysql", feature = "_postgres"))]
 macro_rules! credentials {
     () => {
-        /// The provider of the credentials of each connection, in place of those of the URL or the options.
+        /// The provider of each connection's credentials, in place of those configured.
         ///
         /// For passwords that change, and tokens that expire: see [`credentials`](crate::credentials). It may take half
         /// of the [`response_timeout`](Self::response_timeout). A pool of the application needs its own:

@@ -2,7 +2,7 @@
 
 use crate::store::sql::primary_key::from_digits;
 
-/// The bytes that a client has received as a text, in either format of `bytea_output`; `None` if it is none.
+/// The bytes of a text in either format of `bytea_output`; `None` if it is none.
 ///
 /// In the simple protocol of PostgreSQL each value is a text.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn bytea(text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// `\\` is a backslash, `\ooo` a byte in three octal digits, and all else itself.
+/// `\\` is a backslash, `\ooo` an octal byte, all else itself.
 fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     while let Some((&first, rest)) = text.split_first() {

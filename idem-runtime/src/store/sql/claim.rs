@@ -52,7 +52,7 @@ impl SqlStoreState {
             let too_large = |record: &Record| record.as_bytes().len() > self.reads_bytes;
             let (reply, write) =
                 if request.records_attempts && write.as_ref().is_some_and(too_large) {
-                    // One that could not be read again is not written.
+                    // A record beyond the read limit is not written.
                     let request = ClaimRequest {
                         records_attempts: false,
                         ..request.clone()
@@ -97,7 +97,7 @@ impl SqlStoreState {
                 Some(ClaimReply::Done { record, left }) => {
                     self.ensure_logged(&access, record, *left).await?;
                 }
-                // A record that is absent on a read-only server may exist on the one that writes.
+                // A record that is absent on a read-only server may exist on the primary.
                 Some(ClaimReply::Absent) => {
                     self.touch(&access).await.map_err(|(_, error)| error)?;
                 }

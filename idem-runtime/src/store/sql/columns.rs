@@ -8,7 +8,7 @@ use super::argument::SqlArgument;
 use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, State};
 
-/// The life of a record that is kept for ever, in its row.
+/// The life of a permanent record, in its row.
 ///
 /// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
 /// any database is kept.
@@ -59,7 +59,7 @@ impl HeaderColumns {
         }
     }
 
-    /// The arguments of a first claim, except its fence, which is the time.
+    /// The arguments of a first claim, except its fence, the time.
     pub(crate) fn claim<'a>(
         &'a self,
         primary_key: &'a [u8],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error_kind::SqlErrorKind;
 
-/// A text before a part of a statement, and the text after it.
+/// The texts before and after a part of a statement.
 pub(crate) type Around = (&'static str, &'static str);
 
 /// How a statement is sent.
@@ -21,7 +21,7 @@ pub(crate) enum StatementKind {
     Block,
     /// Prepared once a connection; returns the number of changed rows.
     Execute,
-    /// As `Execute`, and returns the time at which it changed a row, if it did.
+    /// As `Execute`, and returns the time of the change, if any.
     Grant,
     /// Inserts a record for each of several calls; returns the keys and the fences of the inserted records.
     Grants,
@@ -67,13 +67,13 @@ pub struct Dialect {
     pub(crate) typed: bool,
     /// Whether a claim waits for any other writer of the database.
     pub(crate) has_one_writer: bool,
-    /// Whether the server shows commits before they are in its log, and can then lose an answer that it has shown.
+    /// Whether commits are shown before they are logged, and can be lost.
     pub(crate) shows_early: bool,
-    /// Whether parameters are numbered (`$1`), and a list of values is one parameter. Otherwise they are `?`.
+    /// Whether parameters are numbered (`$1`), and take lists. Otherwise they are `?`.
     pub(crate) numbered: bool,
-    /// The name of the column of answers, as it is written in a statement.
+    /// The column of answers, as written in a statement.
     pub(crate) answer_column: &'static str,
-    /// The length of an answer in bytes, as the integer type that rows are read with.
+    /// The length of an answer in bytes, as the rows' integer type.
     pub(crate) body_bytes: &'static str,
     /// The first statement of a claim.
     pub(crate) claim: (StatementKind, &'static str),
@@ -86,7 +86,7 @@ pub struct Dialect {
     pub(crate) batches: Option<(&'static str, &'static str)>,
     /// Inserts a record if there is none; an existing one stays unchanged.
     pub(crate) insert: &'static str,
-    /// A condition that always holds, and bounds a wait for a row to `{patience}` milliseconds.
+    /// A true condition that bounds waits for rows to `{patience}` milliseconds.
     pub(crate) bounded: &'static str,
     /// Deletes expired records: `?1` at most.
     pub(crate) purge: &'static str,
@@ -94,7 +94,7 @@ pub struct Dialect {
     pub(crate) schema: &'static str,
     /// The texts around it that make it safe beside concurrent migrations.
     pub(crate) migration: Around,
-    /// A statement that fails if a connection would find another table by the `{name}` alone than `{t}`.
+    /// A statement that fails if `{name}` alone leads to another table.
     pub(crate) one_table: &'static str,
     /// How a statement that changes a row returns the time: its expression, and the end of the statement.
     pub(crate) dated: Around,
@@ -109,7 +109,7 @@ pub struct Dialect {
     pub(crate) insert_within: &'static str,
     /// A statement after the savepoint of a claim. It fails if the claim is in no transaction.
     pub(crate) in_transaction: &'static str,
-    /// A condition that holds inside the transaction of a claim, and not outside of one.
+    /// A condition that holds only inside the transaction of a claim.
     pub(crate) during: &'static str,
     /// The texts around a statement that bound its wait for a row.
     ///
@@ -117,16 +117,16 @@ pub struct Dialect {
     pub(crate) wait: Around,
     /// Restores the settings of the session after such a statement failed.
     pub(crate) restore: &'static str,
-    /// A suffix that makes a query read the committed record, whatever the transaction has read before.
+    /// A suffix by which a query reads the committed record.
     pub(crate) shared: &'static str,
     /// Whether a call's savepoints are released before its answer is stored.
     ///
     /// That is a separate message, which fails outside of the transaction. Elsewhere they stay until the transaction
     /// ends, and cost nothing.
     pub(crate) releases: bool,
-    /// How long a statement may wait for a row, in the unit of the setting.
+    /// The longest wait for a row, in the unit of the setting.
     pub(crate) lock_wait: fn(Duration) -> i64,
-    /// Reads the connection's own setting of it, if the client must restore it; empty otherwise.
+    /// Reads the connection's own setting, if the client must restore it; empty otherwise.
     pub(crate) own_lock_wait: &'static str,
 
     /// Classifies an error of the server by its code and its text: see [`SqlError::server`](super::SqlError::server).

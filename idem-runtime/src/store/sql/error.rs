@@ -1,4 +1,4 @@
-//! The error of a session, by what it means for a statement.
+//! The error of a session, by its meaning for a statement.
 
 use std::error::Error;
 use std::fmt;
@@ -49,7 +49,7 @@ impl SqlError {
         Self(SqlFailure::Server { kind, code })
     }
 
-    /// The connection cannot be made, or is lost, or its protocol is violated: no further use of it succeeds.
+    /// The connection cannot be made, is lost, or violates its protocol: no further use of it succeeds.
     ///
     /// The outcome of the message is unknown. In doubt an error is of this kind, a time-out of the client too. The text of
     /// the cause appears in errors, and must not quote a value.
@@ -74,7 +74,7 @@ impl SqlError {
         Self(SqlFailure::Client(cause.into()))
     }
 
-    /// Whether the server has replied with it, so that the connection is usable.
+    /// Whether the server replied with it: the connection is usable.
     #[must_use]
     pub fn is_of_server(&self) -> bool {
         self.kind().is_some()

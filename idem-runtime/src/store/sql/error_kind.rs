@@ -1,4 +1,4 @@
-//! The errors of a server, by what they mean for a statement.
+//! The errors of a server, by their meaning for a statement.
 
 /// The kind of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub(crate) enum SqlErrorKind {
     Setting(&'static str),
     /// It starts, stops, or fails over.
     Unavailable,
-    /// It has no connection left, or has ended the statement for a limit of its own.
+    /// It has no free connection, or ended the statement for a limit.
     Busy,
     /// Its session has no prepared statement of this name.
     NoStatement,
     /// It only reads.
     ReadOnly,
-    /// Its transaction is over, or failed, or a savepoint in it is gone.
+    /// Its transaction is over or failed, or a savepoint is gone.
     Ended,
     /// Anything else.
     Other,

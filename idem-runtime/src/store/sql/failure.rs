@@ -8,7 +8,7 @@ use super::error::{SqlError, SqlFailure};
 use super::error_kind::SqlErrorKind;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The error of a store whose server has let the provider's user in before.
+/// The error of a refused login by a formerly accepted provider.
 ///
 /// `Unavailable`, because the password may be changing and the next credentials may be accepted.
 pub(crate) fn login_error(dialect: &Dialect, what: &str) -> StoreError {
@@ -139,7 +139,7 @@ fn io_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     None
 }
 
-/// Whether this process or its machine lacks memory, files or ports for a connection.
+/// Whether this machine lacks memory, files or ports for a connection.
 fn lacks_something_here(error: &io::Error) -> bool {
     const LACKS: [i32; 4] = [12, 23, 24, 99];
     error

@@ -59,7 +59,7 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-/// The difference of the server's clock to that of this machine, in microseconds. `asked`: when the query was sent.
+/// How far the server's clock is ahead of this machine, in microseconds. `asked`: when the query was sent.
 #[cfg(any(feature = "_mysql", feature = "_postgres"))]
 pub(super) fn clock_ahead_us(asked: i64, server: i64) -> i64 {
     server - i64::midpoint(asked, micros_since_1970())

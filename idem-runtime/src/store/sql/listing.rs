@@ -18,7 +18,7 @@ use crate::store::{
 
 const WHAT: &str = "a listing";
 
-/// The states, as in a header, of records that may pass the filter.
+/// The states of records that may pass the filter, as in headers.
 fn states(filter: EntryFilter) -> &'static str {
     match filter {
         EntryFilter::Any => "",
@@ -78,7 +78,7 @@ fn successor(mut primary_key: PrimaryKey) -> Option<PrimaryKey> {
     None
 }
 
-/// The key of a row, if prefix and operation are the requested ones.
+/// The key of a row of the requested prefix and operation.
 fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<RecordKey> {
     let operation = match &request.operation {
         Some(operation) => operation.clone(),

@@ -1,4 +1,4 @@
-//! The client of the store's connections, and the credentials that they are made with.
+//! The client of the store's connections, and their credentials.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 impl<B: Backend> SqlStore<B> {
     /// Creates the table, unless it exists.
     ///
-    /// Any number of processes may do so at once, also one that may not create tables, if another has.
+    /// Any number of processes may do so at once; a process without the right to create tables may, if another has.
     ///
     /// # Errors
     ///

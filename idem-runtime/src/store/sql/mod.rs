@@ -1,6 +1,6 @@
 //! Records in a SQL database: [`SqliteStore`], [`PostgresStore`], [`MySqlStore`].
 //!
-//! The database's clock is the only one that counts, every record is one row of a table of its own, and every statement
+//! Only the database's clock counts, every record is one row of a table of its own, and every statement
 //! that changes a row states the owner that it expects. The transitions of a record are decided by the same functions
 //! as in every store; without contention, a claim, a replay, a completion, a renewal and a release are one round trip
 //! each.

@@ -123,7 +123,7 @@ impl SqlStoreState {
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
     }
 
-    /// Releases a claim. `journals`: the one that the record keeps, and the one that was seen.
+    /// Releases a claim. `journals`: that for the record, and that seen by the caller.
     pub(super) async fn release(
         &self,
         key: &RecordKey,

@@ -36,7 +36,7 @@ pub(super) enum Sending {
     Named,
     /// Without a name, in one message.
     Unnamed,
-    /// Without a name, in a transaction that holds a proxy's session from its first message to its last.
+    /// Without a name, in a transaction that holds a proxy's session.
     InTransaction,
 }
 
@@ -59,7 +59,7 @@ impl Sending {
 /// The server ends one whose `COMMIT` is lost on the way, and with it the lock on the row.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
-/// A connection, whether it was used before, and the right to use it.
+/// The right to use a connection, the connection, and its former use.
 pub(super) type PermittedConnection = (ConnectionPermit, (Box<dyn SqlSession>, bool));
 
 /// The connections without a statement.
@@ -90,7 +90,7 @@ debug_fields!(ConnectionPool {
 });
 
 impl ConnectionPool {
-    /// `reserved` of at most `most` connections are for statements that end or keep a claim.
+    /// `reserved` of `most` connections are for statements that end or keep claims.
     pub(crate) fn new(
         (dialect, sending, login): (&'static Dialect, Sending, Arc<Login>),
         (most, reserved): (usize, usize),
@@ -190,9 +190,9 @@ impl ConnectionPool {
         }
     }
 
-    /// Sends a statement as soon as it has a connection, or continues if the batch that has taken it along fails.
+    /// Sends a statement on a connection; continues if its batch fails.
     ///
-    /// `queued` makes it one that a batch can take along.
+    /// With `queued` a batch can take it along.
     pub(super) async fn send_once(
         self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
@@ -358,8 +358,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Sends a statement again after a while, on a connection that has replied since it was `sent`, or on a new one.
-    /// Does not return without an answer.
+    /// Sends a statement again later, on a replying or a new connection. Does not return without an answer.
     ///
     /// A busy server may not start a session in time, so that a connection which replies is better than a new one.
     async fn run_anew(
@@ -428,7 +427,7 @@ impl ConnectionPool {
         idle.connections.push((conn, now));
     }
 
-    /// Closes the idle connections if no connection has had a reply since this statement was sent.
+    /// Closes the idle connections if none has replied since this was sent.
     ///
     /// What dropped one connection may have dropped the others, and each would cost a call its deadline. If others have
     /// replies, the statement waits for a row, or this connection alone is half-open.
@@ -474,7 +473,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Opens a connection outside of the queue, for work of more than one statement.
+    /// Opens a connection outside of the queue, for several statements.
     pub(crate) async fn open(&self, what: &str) -> Result<Box<dyn SqlSession>, StoreError> {
         match timeout(self.response_timeout, self.connect()).await {
             Ok(connected) => connected.map_err(|error| store_error(self.dialect, what, error)),
@@ -483,7 +482,7 @@ impl ConnectionPool {
     }
 }
 
-/// Sends a statement without a name, in a transaction that holds a proxy's session for it.
+/// Sends an unnamed statement in a transaction that holds a proxy's session.
 async fn run_in_transaction(
     conn: &mut dyn SqlSession,
     statement: &Statement,

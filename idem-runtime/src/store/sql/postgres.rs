@@ -51,7 +51,7 @@ const DIALECT: Dialect = Dialect {
         CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
         WHERE record_key = wanted.place LIMIT 1) AS found",
     // A record that exists is left to a statement of its own: inserting beside it would wait for a transaction that
-    // changes it. The condition on the length always holds; a planner that expects one key of those that meet it
+    // changes it. The condition on the length always holds; a planner that expects one matching key
     // looks each up by the index, also in a plan that was made while the table was small.
     batches: Some((
         "INSERT INTO {record} \

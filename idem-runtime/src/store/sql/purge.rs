@@ -177,7 +177,7 @@ impl SqlStoreState {
             .affected)
     }
 
-    /// Purges if a purge is due, and returns the pause until the next attempt.
+    /// Purges if that is due, and returns the pause before the next.
     async fn purge_if_due(
         &self,
         purge: Purge,

@@ -25,7 +25,7 @@ use crate::store::pace::{Crowded, Pace, admits, crowded};
 /// Many may wait with one key, of which a batch has one.
 const MAX_PASSED: usize = 64;
 
-/// The number of reads in flight from which on further reads wait to be batched.
+/// The reads in flight from which on further reads are batched.
 const MAX_READING: usize = 4;
 
 /// The purpose of a statement.
@@ -73,7 +73,7 @@ enum Share {
 pub(super) struct ConnectionPermit {
     queue: Arc<PermitQueue>,
     share: Share,
-    /// Its statement waited, and is not counted yet as one that left.
+    /// Its statement waited, and is not counted yet as served.
     waited: bool,
 }
 
@@ -84,11 +84,11 @@ pub(super) struct ConnectionPermit {
     reason = "it is sent once, and most are outcomes"
 )]
 pub(super) enum Turn {
-    /// It is sent, and may take others along if it is a queued call.
+    /// It is sent; a queued call may take others along.
     Permit(ConnectionPermit, Option<QueuedCall>),
     /// Another statement has taken it along: its part of the reply.
     Outcome(StatementOutcome),
-    /// Another statement has taken it along, and has failed, or has no reply for long: it is sent alone.
+    /// Another statement took it along, and failed or is silent: it is sent alone.
     Alone,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct PermitQueue {
     most: usize,
     /// The number of permits for claims and reads; the others are for endings.
     shared: usize,
-    /// Wakes the thread that takes the waiting statements of a queue of writes.
+    /// Wakes the thread of a queue of writes.
     writer: Option<Notify>,
     state: Mutex<PermitQueueState>,
 }
@@ -195,8 +195,8 @@ impl PermitQueue {
 
     /// Waits for a permit. `reads`: the statement changes nothing.
     ///
-    /// Claims wait as long as their admission permits, others for `patience` at most, endings without a limit. In a queue
-    /// of writes all wait for `patience`, from which the transaction takes its time, too.
+    /// Claims wait as long as their admission permits, others for `patience` at most, endings without a limit. In a
+    /// queue of writes all wait for `patience`, from which the transaction takes its time, too.
     pub(super) async fn take(
         self: &Arc<Self>,
         (priority, reads): (Priority<'_>, bool),
@@ -358,7 +358,7 @@ impl PermitQueue {
         })
     }
 
-    /// Waits until enough statements wait, or the permit returns and a statement waits, or the queue is closed.
+    /// Waits for enough statements, a returned permit, or the queue's end.
     pub(super) async fn woken(&self) {
         if let Some(writer) = &self.writer {
             writer.notified().await;
@@ -402,10 +402,10 @@ impl PermitQueue {
     }
 }
 
-/// How long a call waits for the outcome of a batch before it is sent alone.
+/// How long a call waits for its batch before it goes alone.
 ///
-/// A read has nothing to lose by a longer wait, within which the batch is sent again: many reads that go alone would be
-/// what a slow server lacks.
+/// A read has nothing to lose by a longer wait, within which the batch is sent again: many reads that go alone would
+/// take the connections of a slow server.
 pub(super) fn stall(patience: Duration, reads: bool) -> Duration {
     patience / if reads { 2 } else { 4 }
 }
@@ -417,7 +417,7 @@ fn remove_dropped(waiters: &mut Waiters) {
     }
 }
 
-/// Takes those out of a queue that can be sent together with this call.
+/// Takes calls out of a queue that join this call's batch.
 fn take_joining(waiters: &mut Waiters, first: &QueuedCall) -> Vec<BatchMember> {
     let (mut taken, at) = (Vec::<BatchMember>::new(), Instant::now());
     let mut index = 0;
@@ -455,7 +455,7 @@ impl ConnectionPermit {
         Some((batch, outcome))
     }
 
-    /// Counts the statement, and the calls of its batch, as claims that left the queue.
+    /// Counts the statement and its batch as claims that left.
     fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<BatchMember> {
         if !std::mem::take(&mut self.waited) {
             return Vec::new();
@@ -472,7 +472,7 @@ impl ConnectionPermit {
 }
 
 impl Waiting<'_> {
-    /// Waits for the turn, for `bound` at most until it is taken along, and for a part of `patience` from then on.
+    /// Waits `bound` for the turn; a part of `patience` once taken along.
     ///
     /// The task of a batch runs on the runtime of another caller, which may be blocked.
     async fn turn(&mut self, bound: Option<Duration>, patience: Duration) -> Option<Turn> {

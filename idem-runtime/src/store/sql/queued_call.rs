@@ -1,4 +1,4 @@
-//! A statement that waits for a connection, and may be sent with others of its kind.
+//! A statement that waits for a connection, alone or in a batch.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::argument::{OwnedArgument, SqlArgument};
 use super::statement::{BatchStatement, Statement};
 
-/// The text of a call in a script, besides its arguments, in bytes.
+/// The bytes of a call in a script, besides its arguments.
 const TEXT: usize = 256;
 
-/// A statement with its arguments, and the one that does the same for several calls.
+/// A statement with its arguments, and the statement of its batch.
 #[derive(Debug)]
 pub(super) struct QueuedCall {
     pub(super) batch: Arc<BatchStatement>,

@@ -123,7 +123,7 @@ impl Row {
         self.left_us > 0
     }
 
-    /// The version, the owner and the fence of the last write, as the statements compare them.
+    /// Version, owner and fence of the last write, as statements compare them.
     pub(crate) fn last_write(&self) -> [SqlArgument<'_>; 3] {
         let [version, fence] = [self.version, self.fence].map(SqlArgument::Int);
         [version, SqlArgument::Bytes(&self.owner), fence]

@@ -23,7 +23,7 @@ pub type SqlReceiver<'a> = dyn FnMut(SqlReply<'_>) -> Result<(), SqlError> + Sen
 
 /// A connection of a SQL client to a database.
 ///
-/// It is one physical connection, and the very one that a body writes through. Once it is lost, every later message
+/// It is one physical connection, and the very connection of a body's writes. Once it is lost, every later message
 /// fails: after a silent reconnection the next writes of the body would be committed without its record.
 ///
 /// # Futures
@@ -39,7 +39,7 @@ pub trait SqlSession: Send {
     /// The dialect of its database.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Sends a statement with its arguments, and forwards each row and the end of the statement.
+    /// Sends a statement, and forwards each row and the statement's end.
     ///
     /// It ends when the server has confirmed the end of the statement and, outside of a transaction, its commit
     /// (PostgreSQL: `ReadyForQuery`; MySQL: the last OK or EOF; SQLite: `SQLITE_DONE`), which follows the rows. An error
@@ -106,7 +106,7 @@ pub trait SqlSession: Send {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Makes every later use of the connection fail, whose transaction does not exist. Required on SQLite.
+    /// Makes every later use of a connection without its transaction fail. Required on SQLite.
     fn close(&mut self) -> SqlFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -154,7 +154,7 @@ pub trait SqlClient: Send + Sync {
         None
     }
 
-    /// The client of the connection that writes for several calls at a time.
+    /// The client of the connection that writes for several calls.
     ///
     /// Of SQLite, whose statements then have several parts with parameters, each with an end of its own.
     #[doc(hidden)]
@@ -263,9 +263,9 @@ pub enum SqlReply<'r> {
 }
 
 impl SqlReply<'_> {
-    /// The end of a statement that changed so many rows, not counting those of statements before it.
+    /// The end of a statement, with the number of rows it changed.
     ///
-    /// A number that is too high would acknowledge an answer that is not stored.
+    /// Not with rows of statements before it: a number that is too high would acknowledge an answer that is not stored.
     #[must_use]
     pub fn done(affected: u64) -> Self {
         Self::Done {

@@ -39,7 +39,7 @@ pub struct SqlSource<B: Backend>(
 debug_fields!([B: Backend] SqlSource<B> {});
 
 impl<B: Backend> SqlSource<B> {
-    /// From a client of any library, whose connections are to a database of this kind.
+    /// From any library's client, with connections to such a database.
     pub fn new(client: impl SqlClient + 'static) -> Self {
         Self(Ok(Arc::new(client)), PhantomData)
     }
@@ -49,7 +49,7 @@ impl<B: Backend> SqlSource<B> {
     }
 }
 
-/// What a store connects to: a URL, options of a client, a reference to its pool, or a [`SqlSource`].
+/// An address of a store: a URL, options of a client, a reference to its pool, or a [`SqlSource`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no address that this store can connect to",
     label = "not a URL, options of a client, a reference to its pool, or a `SqlSource`",

@@ -63,7 +63,7 @@ async fn next<T>(stream: &mut BoxStream<'_, T>) -> Option<T> {
     poll_fn(|cx| stream.as_mut().poll_next(cx)).await
 }
 
-/// A row of sqlx, and whether the types of its columns are checked.
+/// A row of sqlx, and whether its column types are checked.
 struct SqlxRow<'r, R> {
     row: &'r R,
     checks: bool,
@@ -248,7 +248,7 @@ trait ClientOptions: Clone + Send + Sync + 'static {
         None
     }
 
-    /// The options of the connection that writes for several calls at a time.
+    /// The options of the connection that writes for several calls.
     fn of_writer(&self) -> Option<Self> {
         None
     }

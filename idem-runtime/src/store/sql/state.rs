@@ -50,7 +50,7 @@ pub(crate) struct SqlStoreState {
     pub(super) observers: Arc<Observers>,
     /// The table, as its name was configured.
     pub(super) name: String,
-    /// The same with its schema, so that no setting of a connection changes which one it is.
+    /// The same with its schema, which no setting of a connection changes.
     pub(super) table: String,
     /// [`Dialect::one_table`](super::dialect::Dialect::one_table) of this table; empty where its schema was configured.
     pub(super) one_table: String,

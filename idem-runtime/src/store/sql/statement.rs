@@ -25,7 +25,7 @@ pub(crate) struct Statement {
     pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
     pub(super) is_known: AtomicBool,
-    /// The statement that does the same for several calls that wait for a connection.
+    /// The statement that does the same for several queued calls.
     pub(crate) batch: Option<Arc<BatchStatement>>,
 }
 
@@ -100,7 +100,7 @@ impl Statement {
     }
 }
 
-/// The reply, unless a part of it could not be read and the session did not say so.
+/// The reply, unless an unreadable part went unreported by the session.
 fn read_reply(reply: StatementReply, is_read: bool) -> Result<StatementReply, SqlError> {
     if is_read {
         Ok(reply)
@@ -112,10 +112,10 @@ fn read_reply(reply: StatementReply, is_read: bool) -> Result<StatementReply, Sq
 /// The maximum number of calls of one statement.
 pub(crate) const MAX_CALLS: usize = 64;
 
-/// The initial limit of reads, while the size of the records is unknown.
+/// The initial limit of reads, before the records' size is known.
 const FIRST_READS: usize = 8;
 
-/// The intended size of a reply to reads, estimated from the last replies.
+/// The intended size of a reply to reads, by the last replies.
 ///
 /// A reply that exceeds the response time-out is lost.
 const REPLY_BYTES: usize = 1 << 20;
@@ -123,7 +123,7 @@ const REPLY_BYTES: usize = 1 << 20;
 /// A statement for several calls.
 #[derive(Debug)]
 pub(crate) struct BatchStatement {
-    /// Each for twice as many calls as the one before, unless there is one for any number.
+    /// Each for twice as many calls as before, or one for all.
     statements: Vec<Statement>,
     /// The maximum length of the arguments of a call.
     pub(crate) most_bytes: usize,
@@ -132,7 +132,7 @@ pub(crate) struct BatchStatement {
 }
 
 impl BatchStatement {
-    /// A statement for up to [`MAX_CALLS`] calls, whose arguments have `most_bytes` bytes at most together.
+    /// A statement for up to [`MAX_CALLS`] calls with `most_bytes` of arguments together.
     pub(crate) fn new(statement: Statement, most_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             statements: vec![statement],
@@ -192,13 +192,13 @@ impl BatchStatement {
 pub(crate) struct StatementReply {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
-    /// The time at which a row was changed, which is the fence of an inserted record.
+    /// The time of a row's change: the fence of an inserted record.
     pub(crate) granted: Option<i64>,
     /// The existing records of a read of several keys.
     pub(crate) rows: Vec<(PrimaryKey, Row)>,
-    /// The keys and the fences of the records that a batch of claims has inserted.
+    /// The keys and fences of the records that a batch inserted.
     pub(crate) grants: Vec<(PrimaryKey, i64)>,
-    /// A block of a listing, with the operation of each record as the table has it.
+    /// A block of a listing, with each record's operation in the table.
     pub(crate) block: Vec<(PrimaryKey, String, Row)>,
 }
 
@@ -263,7 +263,7 @@ fn key(row: &dyn SqlRow, column: usize) -> Result<PrimaryKey, SqlError> {
     Ok((&*key).try_into().unwrap_or([0; PRIMARY_KEY_LEN]))
 }
 
-/// Sends a script, and reads the row of the table that it returns.
+/// Sends a script, and reads the table's row in its reply.
 pub(super) async fn fetch_row(
     session: &mut dyn SqlSession,
     script: String,

@@ -99,7 +99,7 @@ const APPEND: &str = "UPDATE {t} SET expires_us = {date} + ?2, layout = 51, {sto
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND (layout = 50 OR length({stored}) <= ?7){claimed}";
 
-/// Each column is read before it is written, unless its new value decides as the old one does.
+/// Each column is read before its write, unless both values decide alike.
 ///
 /// MySQL assigns from left to right, and a later expression sees an earlier assignment.
 const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1{written}, \
@@ -111,7 +111,7 @@ const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1{written
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
      WHERE record_key = ?1 AND owner = ?2 AND layout IN (50, 51, 52) AND state = 'P' AND expires_us > {now}{bounded}";
 
-/// As `RELEASE`, with a journal of attempts alone, of a record without steps.
+/// As `RELEASE`, with a journal of attempts and no steps.
 fn release_with_attempts() -> String {
     RELEASE
         .replace("{written}", ", layout = 52, {stored} = ?7")
@@ -188,7 +188,7 @@ impl Statements {
         }
     }
 
-    /// Adds the statements for several calls, with arguments of `most_bytes` at most together.
+    /// Adds the statements for several calls, of `most_bytes` of arguments together.
     ///
     /// A group commit has no such limit: a write that is not part of one competes with it for the file.
     pub(crate) fn add_batches(&mut self, dialect: &Dialect, table: &str, most_bytes: usize) {
@@ -207,7 +207,7 @@ impl Statements {
         };
         if let Some((claim, complete)) = dialect.batches {
             self.claim.batch = Some(if is_grouped {
-                // Faster than one that returns a row for each call.
+                // Faster than a statement that returns a row for each call.
                 let all = of(StatementKind::Execute, claim);
                 BatchStatement::or_each(all, for_each(&self.claim))
             } else {

@@ -26,7 +26,7 @@ fn split<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
     take(Piece::Text(rest));
 }
 
-/// `?1 … ?2 … ?1` as `? … ? … ?`, of the arguments 0, 1 and 0.
+/// Numbered parameters as `?`, and the argument of each, from 0 on.
 pub(super) fn positional(template: &str) -> (String, Vec<usize>) {
     let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
     split(template, |piece| match piece {

@@ -18,7 +18,7 @@ use super::transaction::SqlTransaction;
 
 const DIALECT: &Dialect = Dialect::POSTGRES;
 
-/// Maps an error of a message, or of a connection that cannot be made.
+/// Maps an error of a message or of a new connection.
 ///
 /// The client does not tell the kinds of its own errors apart, except in their texts. An unknown one is that of a lost
 /// connection.
@@ -36,7 +36,7 @@ fn session_error(error: Error) -> SqlError {
     }
 }
 
-/// Sends a statement without a name, and the types of its parameters with it, in one message.
+/// Sends an unnamed statement with its parameters' types, in one message.
 async fn send(
     client: &Client,
     statement: SqlStatement<'_>,
@@ -110,8 +110,7 @@ impl SqlSession for Transaction<'_> {
 
 /// The statements of a connection of a pool.
 ///
-/// It is no [`SqlTransaction`]: its own transactions are of another type, and it does not count those that a SQL text
-/// begins.
+/// It is no [`SqlTransaction`]: its own transactions are of another type, and it counts none that a SQL text begins.
 impl SqlSession for Client {
     session!(|client| client);
 

@@ -2,7 +2,7 @@
 
 use super::session::SqlSession;
 
-/// A transaction or connection of a SQL client that a call can use.
+/// A SQL client's transaction or connection that a call can use.
 ///
 /// For `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx).
 ///
@@ -43,7 +43,7 @@ pub trait SqlTransaction: Send {
     /// client that does not roll that back by itself starts a rollback here, or closes the connection.
     fn give_up(&mut self) {}
 
-    /// The number of transactions that the client may count on it before the call.
+    /// The most transactions that the client may count before the call.
     fn most(&self) -> usize {
         1
     }

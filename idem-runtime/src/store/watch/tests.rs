@@ -51,7 +51,7 @@ impl Guest {
         }
     }
 
-    /// Polls, and checks that the future is ready exactly if the key has changed.
+    /// Polls: ready exactly if the key has changed.
     fn poll(&mut self) {
         let (mut waiting, bell) = match std::mem::replace(&mut self.waits, Waits::Gone) {
             Waits::No(mut watch) => {

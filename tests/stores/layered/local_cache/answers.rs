@@ -1,4 +1,4 @@
-//! Calls that the cache answers without the store, and calls that it must not answer.
+//! Calls that the cache must, and calls that it must not, answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn a_replay_and_a_wait_fill_it_as_well() {
     there.is_local("b", run).await;
 }
 
-/// A late answer is stored under the header of a later claim, which only the store knows.
+/// In the store alone a late answer has a later claim's header.
 #[tokio::test]
 async fn a_late_answer_is_asked_for_once() {
     let (store, clock) = (Arc::new(MemoryStore::new()), ManualClock::new());
@@ -115,7 +115,7 @@ async fn a_refused_duplicate_gets_the_remaining_lease_from_the_store() {
     }
 }
 
-/// A store that does not support notifications yet, and one that never will.
+/// A store without notifications yet, and a store without any.
 #[tokio::test]
 async fn it_opens_when_the_store_notifies_or_cannot() {
     let far = Far::new(&MemoryStore::new(), false);

@@ -139,7 +139,7 @@ pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
     MemoryStore::builder().clock(clock.clone()).build()
 }
 
-/// A store whose notifications the test sends, as if they came from another process.
+/// A store with notifications by the test, as if from another process.
 #[derive(Debug)]
 pub(crate) struct Far {
     store: MemoryStore,

@@ -1,4 +1,4 @@
-//! How long a cached answer is used, and the age that it reports.
+//! The longest use of a cached answer, and its reported age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Fixture, memory};
 
-/// A value, one that chooses its life, and an error, each with its own retention.
+/// Two values and an error, each with its own retention.
 #[tokio::test]
 async fn an_answer_ends_with_its_record_to_the_millisecond() {
     let clock = ManualClock::new();
@@ -48,7 +48,7 @@ async fn an_answer_ends_with_its_record_to_the_millisecond() {
     }
 }
 
-/// An answer that is replayed late has less than `max_age` of its retention left.
+/// A late replay has less than `max_age` of its retention left.
 #[tokio::test]
 async fn a_replayed_answer_ends_with_its_record_as_well() {
     let clock = ManualClock::new();
@@ -74,7 +74,7 @@ async fn a_replayed_answer_ends_with_its_record_as_well() {
     assert_ne!(fixture.pay("a").await.unwrap(), run);
 }
 
-/// On Redis, whose reply is less exact if the claim does not request the age of the answer.
+/// On Redis, whose reply to an undated claim is less exact.
 #[tokio::test]
 async fn the_age_of_an_answer_comes_from_its_store() {
     let server = idem_harness::RedisServer::start();
@@ -102,7 +102,7 @@ async fn the_age_of_an_answer_comes_from_its_store() {
     assert_eq!(fixture.claims(), claims + 1);
 }
 
-/// The caller waits for the reply no longer, and the engine's thread sends the completion again.
+/// The caller leaves, and the engine's thread sends the completion again.
 #[tokio::test]
 async fn a_completion_that_the_engine_sends_again_lives_since_that_of_the_caller() {
     let clock = ManualClock::new();

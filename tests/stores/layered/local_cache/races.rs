@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{Far, Fixture};
 
-/// A fixture, the listener that notifies it, and another process on the same records.
+/// A fixture, its listener, and another process on the same records.
 struct Race {
     fixture: Fixture,
     listener: Arc<dyn Listener>,
@@ -48,7 +48,7 @@ impl Race {
         self.listener.resolved(entry.key());
     }
 
-    /// A call whose claim was executed, while the reply is on its way.
+    /// A call with an executed claim, whose reply is on its way.
     async fn claim_on_its_way(&self) -> JoinHandle<Result<u32, Failure>> {
         self.on_its_way(StoreOperation::Claim).await
     }
@@ -153,7 +153,7 @@ async fn nothing_is_answered_or_kept_while_this_engine_takes_an_answer_back() {
     }
 }
 
-/// The caller of the reset is gone, and the reset is executed later.
+/// The caller of the reset leaves, and the reset is executed later.
 #[tokio::test]
 async fn a_reset_that_is_dropped_does_not_close_the_cache_for_ever() {
     let fixture = Fixture::on(Far::new(&MemoryStore::new(), false)).await;
@@ -172,7 +172,7 @@ async fn a_reset_that_is_dropped_does_not_close_the_cache_for_ever() {
     fixture.is_local("a", run).await;
 }
 
-/// A call that begins after a reset does not receive the reply to a claim sent before it.
+/// A call after a reset never receives an earlier claim's reply.
 #[tokio::test]
 async fn a_call_after_a_reset_does_not_wait_with_one_from_before() {
     for heard in [false, true] {

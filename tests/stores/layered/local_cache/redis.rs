@@ -110,7 +110,7 @@ async fn foreign_messages_are_ignored() {
     one.is_local("a", run).await;
 }
 
-/// Until the connection is back, no answer is served that may have been reset.
+/// Without the connection no answer is served that may have been reset.
 #[tokio::test]
 async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
     let (server, one, other) = pair().await;

@@ -1,4 +1,4 @@
-//! Commands whose reply is lost with a connection are sent again, and have no second effect.
+//! Commands without a reply are sent again, and have no second effect.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ use crate::setup::{Keys, all_errors, errors, other_than, shared};
 /// Bytes that do not fit into the reply of a script.
 const LARGE: usize = 20_000;
 
-/// An operation on a key that already has a record, or on a new one.
+/// An operation on a key with a record, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Claim,
@@ -207,7 +207,7 @@ async fn a_call_during_a_slot_refresh_waits_for_it() {
     assert_eq!(other.unwrap(), ReadReply::Absent);
 }
 
-/// All deeds on keys of a slot in migration, on moved keys and on keys that have stayed.
+/// All operations on keys in migration, on moved keys and on others.
 async fn half_way(store: &RedisStore, client: &Client, cluster: &ClusterSetup, keys: &Keys) {
     let mut cases = Vec::new();
     for (number, deed) in (0..).zip(DEEDS.into_iter().chain(SHORTCUTS)) {

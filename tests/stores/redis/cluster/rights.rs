@@ -47,7 +47,7 @@ async fn the_documented_rights_are_enough() {
     }
 }
 
-/// The rights to see slots, and to follow one that is half-way.
+/// The rights to see slots, and to follow a migrating slot.
 #[tokio::test]
 async fn a_user_without_a_right_of_a_cluster_gets_its_name() {
     let cluster = durable();

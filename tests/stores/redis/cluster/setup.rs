@@ -150,7 +150,7 @@ pub(crate) fn all_errors(cluster: &ClusterSetup, code: &str) -> u64 {
     cluster.nodes().iter().map(|node| errors(node, code)).sum()
 }
 
-/// Number of executions of a command on a node, by clients and scripts.
+/// Number of executions of a command on a node, with scripts'.
 pub(crate) fn calls(node: &RedisServer, command: &str) -> u64 {
     let stats = node.info("commandstats", &format!("cmdstat_{command}"));
     let calls = stats.strip_prefix("calls=");

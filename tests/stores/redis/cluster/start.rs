@@ -23,7 +23,7 @@ fn seeds(seeds: &[String]) -> String {
     format!("redis+cluster://{}", seeds.join(","))
 }
 
-/// A claim and its end on each node, on keys that no concurrent test uses.
+/// A claim and its end on each node, on own keys.
 async fn works(cluster: &ClusterSetup, url: &str) {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let client = Client::of(url).await;

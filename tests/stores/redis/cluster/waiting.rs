@@ -1,5 +1,5 @@
-//! Notifications of keys on the nodes of a cluster, also when their slot moves. No call reads here: each watch is
-//! notified by the server.
+//! Notifications of keys on a cluster's nodes, also of moving slots. No call reads here: each watch is notified by the
+//! server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ fn heard(cluster: &ClusterSetup, keys: &Keys, number: u64) -> i64 {
     nodes.map(count).sum()
 }
 
-/// Waits for a notification, and watches the key on another node if the watch has lapsed.
+/// Waits for a notification; watches again after a lapse.
 pub(crate) async fn notified_or_redirected(
     client: &Client,
     watch: &mut Watch,
@@ -118,7 +118,7 @@ async fn an_end_on_the_target_of_a_migration_is_notified_after_it() {
     assert!(notified_or_redirected(&mine, &mut watch, &keys, 1).await);
 }
 
-/// The server's unsolicited message must not be taken for the reply to the oldest command.
+/// The server's unsolicited message is no reply to the oldest command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watched_key_of_a_moving_slot_is_notified() {
     let cluster = shared();

@@ -111,7 +111,7 @@ async fn the_documented_rights_are_enough() {
     }
 }
 
-/// Without a right that every call needs, or the keys of another prefix.
+/// Without a right of every call, or under another prefix.
 #[tokio::test]
 async fn each_documented_right_is_needed() {
     let server = RedisServer::start();

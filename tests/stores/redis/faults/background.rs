@@ -8,7 +8,7 @@ use crate::prelude::*;
 /// The beginning of a fault and its end.
 type Fault = fn(&RedisServer, &TcpProxy);
 
-/// The key is held after the fault, although its lease may have lapsed meanwhile.
+/// The key is held after the fault; its lease may have lapsed.
 #[tokio::test]
 async fn renewals_go_on_after_a_fault() {
     let rows: [(&str, Fault, usize, Fault); 3] = [
@@ -95,7 +95,7 @@ async fn a_duplicate_goes_on_waiting_over_a_restart() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A runtime of one thread, as in a test or a small program.
+/// A runtime of one thread, as in a small program.
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap()

@@ -102,7 +102,7 @@ fn sizes(commands: &[Command]) -> Vec<usize> {
         .collect()
 }
 
-/// Also after a server has forgotten the script, has no memory left, or was sent answers again.
+/// Also after forgotten scripts, a full memory, or repeated answers.
 #[tokio::test]
 async fn completions_that_meet_share_a_script_of_32_at_most() {
     let server = RedisServer::start();
@@ -129,7 +129,7 @@ async fn completions_that_meet_share_a_script_of_32_at_most() {
     claims.assert_stored(&store).await;
 }
 
-/// Every other state of a record is decided as it would be alone.
+/// Every other state of a record is decided as without a batch.
 #[tokio::test]
 async fn each_completion_has_its_own_outcome() {
     let server = RedisServer::start();

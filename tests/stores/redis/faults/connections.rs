@@ -1,4 +1,4 @@
-//! Connections that break, replies lost with them, and the number of new ones.
+//! Broken connections, their lost replies, and the number of new connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ const LOSES_SOURCE: Fault = |server, proxy| {
     proxy.drop_next_reply_to("EVAL\r\n");
 };
 
-/// A call behind these faults, one before it and one while its body runs, ends as without them; so does its replay.
+/// Calls before, during and behind these faults end as without them; so do their replays.
 #[tokio::test]
 async fn a_call_does_not_notice_a_broken_connection() {
     let rows: [(&str, Fault, Fault, bool, usize); 10] = [
@@ -77,7 +77,7 @@ async fn a_call_does_not_notice_a_broken_connection() {
     }
 }
 
-/// Two hundred calls that fail connect no more often than a few times each: they share the pauses between attempts.
+/// Two hundred failing calls connect no more often than a few: they share the pauses between attempts.
 async fn is_not_flooded(shop: &Shop, connections: impl Fn() -> u64) {
     const CALLS: u64 = 200;
     let before = connections();

@@ -41,7 +41,7 @@ fn change_all(servers: &[&RedisServer], password: &str) {
     }
 }
 
-/// Without the provider, the connection that replaces one that was cut is refused until the process is restarted.
+/// Without the provider a cut connection is refused until a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_refuses_no_call() {
     let (server, secret) = (
@@ -74,7 +74,7 @@ async fn a_changed_password_of_sentinels_and_servers_refuses_no_call() {
     calls_are_answered(&secret, store, &group, all).await;
 }
 
-/// Each node is connected to by itself, also with the credentials of a seed that the store has no connection to.
+/// Each node is connected to by itself, also by a seed's credentials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_of_a_cluster_refuses_no_call() {
     let (cluster, secret) = (Arc::new(ClusterSetup::start()), ChangingSecret::default());

@@ -92,7 +92,7 @@ async fn a_fault_does_not_keep_a_large_answer_from_being_stored() {
         assert_eq!(proxy.stats().dropped_replies, usize::from(loses));
         assert_eq!(shop.events.count("unsaved"), 0, "loses: {loses}");
         assert_eq!(shop.pay("a").await, Ok(answer), "loses: {loses}");
-        // What was staged before a lost reply expires.
+        // An answer that was staged before a lost reply expires.
         assert_eq!(strays(&server).len(), usize::from(loses));
     }
 }

@@ -24,7 +24,7 @@ fn owner(number: u8) -> Owner {
     Owner::from_bytes([number; 16])
 }
 
-/// A subscriber to the key's channel, and a connection that marks the end of a count.
+/// A subscriber to the key's channel, and the counter's own connection.
 struct Listener {
     listening: RespConn,
     telling: RespConn,
@@ -123,7 +123,7 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     }
 }
 
-/// A notification without a subscriber costs the server as much as a write.
+/// A notification without subscriber costs the server a write.
 #[tokio::test]
 async fn the_end_of_an_unwatched_claim_is_not_notified() {
     let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
@@ -152,7 +152,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
     }
 }
 
-/// The mark of a watcher has no place in a claim with a journal.
+/// A claim with a journal has no place for a watcher's mark.
 #[tokio::test]
 async fn the_end_of_a_claim_with_a_journal_is_notified() {
     let (server, store) = started().await;
@@ -181,7 +181,7 @@ async fn the_end_of_a_claim_with_a_journal_is_notified() {
     }
 }
 
-/// While a server fails over to its replica it answers reads only, and calls continue to wait.
+/// In a failover a server answers reads only, and calls wait on.
 #[tokio::test]
 async fn watching_continues_while_writes_are_refused() {
     let (server, store) = started().await;
@@ -210,7 +210,7 @@ async fn each_end_of_a_claim_is_notified_once() {
     assert_eq!(listener.told(), 1);
 }
 
-/// A server without the command is like one that denies it.
+/// A server without the command acts as if it denied it.
 #[tokio::test]
 async fn a_user_without_the_right_to_publish_loses_no_write() {
     let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");

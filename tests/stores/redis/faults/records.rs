@@ -80,7 +80,7 @@ async fn an_answer_beyond_the_read_limit_is_not_written() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A release in the last half-millisecond of a record must not lose the expiry with its state.
+/// A late release must not lose the expiry with the state.
 #[tokio::test]
 async fn releases_keep_the_expiry_of_a_record() {
     let oldest = RedisServer::builder().version(Edition::Redis62);
@@ -90,7 +90,7 @@ async fn releases_keep_the_expiry_of_a_record() {
             let (key, mut claim) = (crate::key(number), asks(Owner::random()));
             (claim.lease, claim.retain) = (Duration::from_millis(4), Duration::from_millis(8));
             store.claim(&key, &claim, &unhurried()).await.unwrap();
-            // The server rounds what is left to the millisecond.
+            // The server rounds the remaining life to the millisecond.
             let left = || server.reply(&["PTTL", &key.name()]).as_int();
             while matches!(left(), Some(2..)) {}
             let _ = store

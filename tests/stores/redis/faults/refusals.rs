@@ -10,7 +10,7 @@ use idem_tests::shop::assert_store_says;
 
 use crate::prelude::*;
 
-/// A server, a proxy in front of it, and two connections to it made before any fault.
+/// A server behind a proxy, and two connections from before any fault.
 struct Place {
     server: RedisServer,
     proxy: TcpProxy,
@@ -161,7 +161,7 @@ const FAULTS: [Fault; 10] = [
     },
 ];
 
-/// The caller has its answer, no other body runs, and the answer is stored when the fault is over.
+/// The caller has its answer, which is stored; no other body runs.
 async fn is_survived(fault: &Fault) {
     let server = (fault.server)(RedisServer::builder()).start();
     let place = Place {

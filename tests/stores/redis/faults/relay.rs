@@ -38,7 +38,7 @@ impl Relay {
         self.addr
     }
 
-    /// Logs each living connection out before its next command, as when its token expires.
+    /// Logs each connection out before its next command, as expired tokens do.
     pub(crate) fn expire(&self) {
         self.expired.fetch_add(1, Ordering::SeqCst);
     }

@@ -90,7 +90,7 @@ async fn a_lease_that_is_not_renewed_on_the_replica_is_lost() {
     assert_eq!(shop.pay("a").await, answer);
 }
 
-/// A server that becomes a replica answers the `WAIT` that it interrupts with `UNBLOCKED`.
+/// A server that becomes a replica interrupts the `WAIT` with `UNBLOCKED`.
 #[tokio::test]
 async fn a_wait_that_a_demotion_interrupts_may_be_sent_again() {
     let ReplicaPair { primary, replica } = ReplicaPair::start();

@@ -4,7 +4,7 @@ use idem_tests::shop::patiently;
 
 use crate::prelude::*;
 
-/// A server that loses no write in a crash, and a shop with one answered call.
+/// A crash-safe server, and a shop with one answer.
 async fn durable() -> (RedisServer, Shop) {
     let server = RedisServer::builder().append_only_always().start();
     let shop = Shop::open_hasty(&server.url()).await;

@@ -81,7 +81,7 @@ async fn a_server_that_does_not_say_whether_it_evicts_is_no_store() {
     assert!(error.to_string().contains("about itself"), "{error}");
 }
 
-/// The time in a reply is as old as the reply, and the retention of an answer is computed from it.
+/// Retention is computed from the time in a reply, which has aged.
 #[tokio::test]
 async fn a_late_reply_does_not_date_later_claims() {
     let (server, proxy) = proxied();

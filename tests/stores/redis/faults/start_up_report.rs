@@ -156,7 +156,7 @@ async fn a_nearly_full_memory_is_reported() {
     assert_starts(&warning, "Redis memory: ");
 }
 
-/// The URL of a user with these rules, instead of the one before.
+/// The URL of a user with these rules alone.
 pub(crate) fn user(server: &RedisServer, rules: &str) -> String {
     let setting = format!("ACL SETUSER app reset resetchannels on >{PASSWORD} {rules}");
     server.cli(&setting.split_whitespace().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! TLS: the certificates that the store trusts, and the one that it presents.
+//! TLS: the certificates that the store trusts, and its own.
 
 use idem_harness::Certificates;
 use idem_runtime::OnRunning;
@@ -93,7 +93,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     assert_eq!(shop.events.count("unsaved"), 0);
 }
 
-/// A client that the application configured with certificates, which only its own library can read.
+/// A client with certificates that only its own library can read.
 #[tokio::test]
 async fn a_client_with_certificates_connects_with_those_of_the_store() {
     let server = RedisServer::builder().tls_client_auth().start();

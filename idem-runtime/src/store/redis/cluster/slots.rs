@@ -6,8 +6,8 @@ use crate::store::redis::endpoint::Address;
 use crate::store::redis::wire::{pairs, text};
 
 const SLOTS: u16 = 16_384;
-/// Name of a node without a name, where names are preferred
-/// (`cluster-preferred-endpoint-type hostname`). It does not mean the node that sent the reply.
+/// Name of a nameless node under `cluster-preferred-endpoint-type hostname`. It does not mean the node that sent the
+/// reply.
 pub(super) const NAMELESS: &str = "?";
 /// Index of a slot without a node.
 const UNASSIGNED: u16 = u16::MAX;

@@ -7,7 +7,7 @@ use crate::env::moment::Moment;
 
 /// Age up to which a reading is extrapolated: in that time two clocks drift apart by a millisecond at most.
 const FRESH: Duration = Duration::from_secs(10);
-/// Time limit of a reply that carries the time, which may be as old as that.
+/// Longest wait for a reply with the time, and thus its age.
 ///
 /// A local cache relies on less than a second.
 const PROMPT: Duration = Duration::from_millis(500);
@@ -25,7 +25,7 @@ struct ClockEstimate {
     last: u64,
 }
 
-/// The server's time from a reply, in microseconds, and when the reply arrived.
+/// The server's time in a reply, in microseconds, and its arrival.
 #[derive(Clone, Copy)]
 struct ClockReading {
     micros: u64,
@@ -60,7 +60,7 @@ impl ServerTime {
         self.0.lock().advance(Moment::now())
     }
 
-    /// Records the server's time from a reply that has just arrived, and `took` so long.
+    /// Records the server's time from a reply that `took` so long.
     pub(super) fn record(&self, micros: u64, took: Duration) {
         if took < PROMPT {
             self.0.lock().record(micros, Moment::now());

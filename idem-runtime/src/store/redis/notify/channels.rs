@@ -27,7 +27,7 @@ struct Channel {
     ///
     /// A reply to an earlier one is ignored, because the channel may have been unsubscribed in between.
     request: Option<u64>,
-    /// Its subscription ended with an earlier connection, so that watchers may have missed a message.
+    /// Its subscription ended with a connection: watchers may have missed a message.
     lapsed: bool,
 }
 

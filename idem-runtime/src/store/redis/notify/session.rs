@@ -41,7 +41,7 @@ pub(super) struct Session<'a> {
     check: DeliveryCheck,
 }
 
-/// Check of a connection after a poll found a change before its message arrived.
+/// Check of a connection after a change without its message.
 ///
 /// Under load a read often overtakes the message. The server sends the reply to a ping after earlier messages, so a
 /// message before that reply shows that the connection works.
@@ -275,15 +275,15 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// Whether the credentials of the connection have expired, and the next one has others.
+    /// Whether the credentials have expired, and the next connection has others.
     fn has_expired(&self, error: &RedisError) -> bool {
         error.code() == Some("NOAUTH") && self.subscriptions.target.changes_credentials()
     }
 
     /// The end of a broken or silent connection.
     ///
-    /// One that never worked counts as one that could not be made: a server without room hangs up, and a dead one is
-    /// silent.
+    /// A connection that never worked counts as a failed attempt: a server without room hangs up, and a dead server
+    /// is silent.
     fn lost(&self) -> SessionEnd {
         if self.works {
             return SessionEnd::Lost;

@@ -45,7 +45,7 @@ pub(crate) struct Subscribers {
 #[derive(Debug)]
 enum SubscribedServers {
     One(Subscriber),
-    /// Each node of a cluster publishes for its own keys, so that a node that is down does not affect the others.
+    /// A subscriber for each node of a cluster, by its address.
     Nodes(Arc<Cluster>, Lock<HashMap<Address, Arc<Subscriber>>>),
 }
 

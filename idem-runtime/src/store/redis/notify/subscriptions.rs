@@ -39,7 +39,7 @@ pub(super) struct SubscriptionState {
     pub(super) channels: Channels,
     /// The thread on which the subscription task runs.
     pub(super) host: Option<ThreadId>,
-    /// Runtime of another engine, which takes the task over when the thread of the first one ends.
+    /// Another engine's runtime, the task's successor when the first one's thread ends.
     pub(super) successor: Option<Handle>,
     /// Error of the last connection attempt, until the next one.
     pub(super) down: Option<StoreError>,
@@ -51,8 +51,7 @@ pub(super) struct SubscriptionState {
     pub(super) closed: bool,
 }
 
-/// A watch whose subscription is not confirmed yet, and the runtime on which the caller starts the subscription task, if
-/// none runs.
+/// An unconfirmed watch, and the runtime for the missing subscription task.
 pub(super) type PendingWatch = (Watch, watch::Receiver<Progress>, Option<Handle>);
 
 impl Feed for Subscriptions {
@@ -212,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Finds a watcher that is not woken when the next connection may not subscribe.
+    /// Finds a watcher that sleeps on when the next subscription is refused.
     #[tokio::test]
     async fn a_refusal_ends_the_watches_of_an_earlier_connection() {
         let subscriptions = Subscriptions::unconnected(false);

@@ -1,4 +1,4 @@
-//! Each fact about a server as text, with its level, its consequence and the remedy.
+//! The facts about a server as findings: level, text, consequence and remedy.
 
 use super::server::{NoWrites, OLDEST, Rights, Server};
 use crate::store::Finding;
@@ -9,11 +9,11 @@ pub(super) const VERSION: &str = "version";
 pub(super) const EVICTION: &str = "eviction";
 const UNKNOWN: &str = "unknown";
 
-/// The consequence of Redis's default `appendfsync`, which a report has and no start-up log repeats.
+/// The consequence of the default `appendfsync`, for the report alone.
 pub(super) const FORGETS_A_SECOND: &str =
     "a crash of the machine forgets up to a second: those bodies run again";
 
-/// Topics of what a server may lose, and of its clock: a cache loses copies, which costs time only.
+/// Topics of a server's losses and of its clock: a cache loses copies, which costs time only.
 const LOSSES: [&str; 5] = ["settings", EVICTION, "persistence", "replicas", "clock"];
 
 /// Whether the finding is one about a cache as well.
@@ -169,7 +169,7 @@ impl Server {
         Some(finding)
     }
 
-    /// A failed write to the disk, after which the server may refuse writes.
+    /// A failed write to disk, after which writes may be refused.
     fn disk_finding(&self) -> Option<Finding> {
         let append = self.is("aof_last_write_status", "err");
         let snapshot = self.is("rdb_last_bgsave_status", "err") && self.snapshots() != Some(false);

@@ -1,4 +1,4 @@
-//! Queries of a server for its facts and for the rights of the user, and whether it takes writes at present.
+//! Queries of a server: its facts, the user's rights, and its writability.
 
 use redis::{RedisError, Value};
 
@@ -185,7 +185,7 @@ fn unused_name(prefix: &str) -> String {
 
 /// Reason of a refusal.
 enum QueryRefusal {
-    /// The user has no right to the command, or the server does not have it.
+    /// The user lacks the right, or the server lacks the command.
     Lacking,
     /// Another refusal: its code, or a description.
     Other(String),
@@ -242,8 +242,8 @@ impl ProbeReply {
     }
 }
 
-/// Sorts missing rights into required, notifying and saving ones, and names a missing prefix instead of its commands.
-/// `saves`: whether idem would use such a command.
+/// Sorts missing rights by consequence, and sums up those of a prefix. `saves`: whether idem would use such a
+/// command.
 fn classify(
     prefix: &str,
     pubsub_commands: [&str; 2],

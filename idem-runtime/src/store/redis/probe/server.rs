@@ -26,7 +26,7 @@ pub(crate) struct Server {
 impl Server {
     /// Major, minor and patch version; of Valkey its own.
     pub(super) fn version(&self) -> Option<(u32, u32, u32)> {
-        // The `redis_version` of Valkey is the one that it is compatible with.
+        // The `redis_version` of Valkey is that of a compatible Redis.
         let names = ["valkey_version", "version", "redis_version"];
         names
             .into_iter()
@@ -155,7 +155,7 @@ impl Server {
         self.version().is_some_and(|version| version >= since)
     }
 
-    /// Whether the store would send this command, in the notation of `ACL SETUSER`, to save the server work.
+    /// Whether the store would send this command to save work.
     pub(super) fn saves(&self, right: &str) -> bool {
         let completes_by_script = self.reads_declarations()
             && self.durability == Durability::Acknowledged
@@ -164,8 +164,8 @@ impl Server {
         completes_by_script && !(right == "+mget" && self.is_cluster())
     }
 
-    /// The command that notifies watchers: in a cluster the one that stays in the key's shard,
-    /// where there is one, since the other one reaches every node.
+    /// The command that notifies watchers: of the key's shard alone, if the cluster has shards,
+    /// because otherwise it reaches every node.
     pub(super) fn publish(&self) -> &'static str {
         self.pubsub_commands()[0]
     }
@@ -233,7 +233,7 @@ pub(super) enum NoWrites {
 }
 
 impl NoWrites {
-    /// Parses an error, which may be wrapped into that of a script (Redis 6).
+    /// Parses an error, also one inside a script's (Redis 6).
     pub(super) fn parse(said: &str) -> Option<Self> {
         [
             ("OOM", Self::OutOfMemory),

@@ -125,7 +125,7 @@ fn a_report_has_a_line_for_each_finding() {
     assert_eq!(lines, expected, "{report}");
 }
 
-/// What it loses costs a cache time only, and it has no claims to refuse.
+/// A loss costs a cache time only, and it refuses no claims.
 #[test]
 fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
     let cache = |server: &Server| {

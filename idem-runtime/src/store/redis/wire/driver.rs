@@ -15,7 +15,7 @@ use super::queue::reply_at;
 use super::slots::Wakers;
 use super::state::{MAX_IN_FLIGHT, Shared, WireOutput, WireState, closed, ended};
 
-/// First size of the buffer of replies, and the size above which it is not kept.
+/// First size of the reply buffer, and the largest size kept.
 const BUFFER: usize = 16 * 1_024;
 const KEPT: usize = 1 << 20;
 /// Bytes after which replies are delivered although there may be more.
@@ -78,7 +78,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
         state.turns += 1;
         let mut outcome = self.deliver(&mut state);
-        // First what the server says: a write fails because it has closed the connection.
+        // The server's replies come first: a write fails because the server has closed the connection.
         if outcome.is_ok()
             && let Poll::Ready(Err(error)) = read
         {
@@ -240,7 +240,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         Ok(())
     }
 
-    /// Flushes the queue, and takes the output if there is something to write.
+    /// Flushes the queue, and takes the output for a write.
     fn flush(&mut self, state: &mut WireState, cx: &mut Context<'_>) -> Option<WireOutput> {
         let yielded = std::mem::take(&mut self.yielded);
         let mut output = state.output.take();

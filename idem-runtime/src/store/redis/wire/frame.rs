@@ -39,7 +39,7 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
     })
 }
 
-/// The length of the text that the first frame is, and that of the frame; `None`: it is none, or its length is not known.
+/// The length of a first text frame's text, and the frame's; `None`: it is none, or its length is not known.
 pub(super) fn text_frame(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
     if !bytes.starts_with(b"$") {
         return Ok(None);
@@ -91,7 +91,7 @@ fn end_of_child(bytes: &[u8], at: usize, depth: u32) -> RedisResult<Option<usize
     Ok(end(&bytes[at..], depth + 1)?.map(|end| at + end))
 }
 
-/// The value at the begin of complete frames, and its length in bytes. A push is an array.
+/// The value of the first complete frame, and its length in bytes. A push is an array.
 pub(super) fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
     let (line, begin) = line(bytes)?.ok_or_else(no_frame)?;
     let plain = match bytes[0] {
@@ -127,7 +127,7 @@ pub(super) fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
     Ok(plain)
 }
 
-/// The first line without its type and its end, and the position after it; `None`: it is not complete.
+/// The first line without type and end, and the position after it; `None`: it is not complete.
 fn line(bytes: &[u8]) -> RedisResult<Option<(&[u8], usize)>> {
     /// Longest line; longer texts have a length before them.
     const MAX_LINE: usize = 64 * 1_024;

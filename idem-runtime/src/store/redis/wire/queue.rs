@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 use super::slots::SlotId;
 use crate::store::pace::Pace;
 
-/// Size up to which an empty buffer is kept for the next commands.
+/// Largest size of an empty buffer that is kept.
 const KEPT: usize = 1 << 20;
 /// Most commands of a batch, because the server executes nothing else meanwhile.
 const MOST: usize = 32;
@@ -105,7 +105,7 @@ pub(crate) fn decimal(mut number: u64) -> Decimal {
     }
 }
 
-/// The commands of a connection, in the order in which they are sent.
+/// The commands of a connection, in sending order.
 pub(super) struct CommandQueue {
     /// Completions, releases, renewals and reads.
     endings: CommandLane,
@@ -116,7 +116,7 @@ pub(super) struct CommandQueue {
     pub(super) pace: Pace,
 }
 
-/// Commands in the order of their arrival, and their bytes, one after the other.
+/// Commands in order of arrival, and their bytes in succession.
 #[derive(Default)]
 struct CommandLane {
     commands: VecDeque<QueuedCommand>,
@@ -242,7 +242,7 @@ impl CommandLane {
     }
 }
 
-/// The digests of two scripts, which take the same arguments for each key.
+/// The digests of two scripts with the same arguments for each key.
 #[derive(Debug)]
 pub(crate) struct BatchScript {
     /// Executes one command.
@@ -260,7 +260,7 @@ pub(crate) struct BatchCommand<'a> {
     pub(crate) arguments: [&'a [u8]; 2],
 }
 
-/// Queued commands of batches, in the order of their arrival, and their bytes.
+/// Queued commands of batches in order of arrival, and their bytes.
 #[derive(Default)]
 pub(super) struct BatchLane {
     script: Option<Arc<BatchScript>>,
@@ -331,8 +331,7 @@ impl BatchLane {
         });
     }
 
-    /// Moves one batch of at most `most` commands to `out`, and returns their number. `keep`: whether a command still
-    /// has a sender.
+    /// Moves a batch of at most `most` commands to `out`; their number. `keep`: whether a command still has a sender.
     ///
     /// A batch ends before a key that it has already, because its script reads all records before it writes.
     pub(super) fn take(
@@ -396,8 +395,8 @@ impl BatchLane {
     }
 }
 
-/// The reply to the command at this position, from 1 on, of a batch of `count` with this reply: 1, or 0 where it was not
-/// executed, or -1 where its key has no value either. Any other reply is that of all commands.
+/// The part of the command at this position in a batch's reply: 1, or 0 where it was not executed, or -1 where its key
+/// has no value either. Any other reply is that of all commands.
 pub(super) fn reply_at(reply: &Value, position: usize, count: usize) -> Value {
     let Value::Array(left) = reply else {
         return reply.clone();

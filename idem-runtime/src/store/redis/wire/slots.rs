@@ -24,7 +24,7 @@ pub(super) struct ReplySlots {
 
 enum ReplySlot {
     Free,
-    /// The command waits in the queue, or its replies have not all arrived.
+    /// The command is queued, or some of its replies are outstanding.
     Waiting {
         waker: Option<Waker>,
         first: Option<Value>,

@@ -1,4 +1,4 @@
-//! The state of a connection: what is written, what is queued, and what is in flight.
+//! The state of a connection: its output, its queue, and the commands in flight.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -19,7 +19,7 @@ use super::slots::{ReplySlots, SlotId, Wakers};
 use crate::env::lock::Lock;
 use crate::store::redis::failure::breaks_connection;
 
-/// Size up to which an empty buffer is kept for the next commands.
+/// Largest size of an empty buffer that is kept.
 const KEPT: usize = 1 << 20;
 /// Largest number of commands in flight.
 ///
@@ -40,7 +40,7 @@ pub(super) struct Shared {
 pub(super) struct WireState {
     /// `None` while a task writes, and once the connection has ended.
     pub(super) output: Option<WireOutput>,
-    /// The task flushes the queue once the output is back, and no sender does so before.
+    /// The task, and no sender, flushes the queue when the output returns.
     pub(super) awaits_output: bool,
     pub(super) queue: CommandQueue,
     /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone flushes.
@@ -51,7 +51,7 @@ pub(super) struct WireState {
     pub(super) last_batch: usize,
     /// Longest wait for a reply.
     pub(super) response: Duration,
-    /// The task's timer runs, and ends no later than the time limit of the first reply.
+    /// The task's timer runs, no longer than the first reply's time limit.
     pub(super) is_timed: bool,
     /// A command was sent since the timer was set.
     pub(super) was_active: bool,
@@ -99,11 +99,11 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Writes from a sender. The task of the connection writes what the socket does not take, and ends a connection whose
-    /// write failed, after the replies that have arrived.
+    /// Writes from a sender. The task of the connection writes the rest that the socket refuses, and ends a connection
+    /// whose write failed, after the replies that have arrived.
     ///
-    /// If the connection has ended meanwhile, a command may reach the server after its sender has the error, as one from
-    /// the buffer of the kernel may.
+    /// If the connection has ended meanwhile, a command may reach the server after its sender has the error, as one
+    /// from the buffer of the kernel may.
     pub(super) fn write(&self, mut output: WireOutput) {
         let outcome = output.write(&mut Context::from_waker(Waker::noop()));
         let is_written = outcome.is_ok() && output.is_empty();
@@ -235,8 +235,8 @@ impl WireState {
 
     /// Whether a sender flushes the commands that are in no batch.
     ///
-    /// The task would flush them once all senders have had their turn, and meanwhile an idle server would wait. The more
-    /// commands a server has, the more share a write. Batches are left to the task, because a larger one costs the
+    /// The task would flush them once all senders have had their turn, and meanwhile an idle server would wait. The
+    /// more commands a server has, the more share a write. Batches are left to the task, because a larger one costs the
     /// server less.
     fn is_flush_due(&self) -> bool {
         let due = self.early_flush.max(self.in_flight.len() / 2);
@@ -261,8 +261,8 @@ impl WireState {
         Some(output)
     }
 
-    /// Moves queued commands to `out`. The places of abandoned ones are for the next ones, because the task is woken for
-    /// the first queued command only.
+    /// Moves queued commands to `out`. The places of abandoned ones are for the next ones, because the task is woken
+    /// for the first queued command only.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
         while self.may_flush() {
@@ -351,7 +351,7 @@ impl WireState {
             .flatten()
     }
 
-    /// Ends the connection with the error of the commands in flight. What is returned is dropped without the lock.
+    /// Ends the connection with the error of the commands in flight. The returned output is dropped without the lock.
     #[must_use]
     pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Wakers) -> Option<WireOutput> {
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
@@ -379,16 +379,16 @@ impl WireState {
     }
 }
 
-/// The half of a connection that is written, and the bytes for it.
+/// The write half of a connection, and the bytes for it.
 ///
-/// One task at a time takes it out of the state and writes without the lock, because a write takes longer than all that is
-/// done under the lock. If it panics, the connection has ended.
+/// One task at a time takes it out of the state and writes without the lock, because a write takes longer than all that
+/// is done under the lock. If it panics, the connection has ended.
 pub(super) struct WireOutput {
     half: Box<dyn AsyncWrite + Send + Unpin>,
     /// Commands in flight, from `written` on not yet written.
     pub(super) bytes: Vec<u8>,
     written: usize,
-    /// All that was written has been flushed: TLS keeps what the socket does not take.
+    /// All written bytes have been flushed: TLS keeps bytes that the socket refuses.
     is_flushed: bool,
 }
 

@@ -88,7 +88,7 @@ async fn first_of(pending: PendingReplies) -> RedisResult<Value> {
     pending.await.map(|replies| replies.first)
 }
 
-/// What the server has received so far, as text.
+/// The bytes that the server has received so far, as text.
 async fn arrived(server: &mut DuplexStream) -> String {
     let mut bytes = vec![0; 4_096];
     let read = pin!(server.read(&mut bytes));
@@ -115,7 +115,7 @@ enum SocketFault {
     Panic,
 }
 
-/// The faults of a socket, whose writes find the lock of its wire free.
+/// Faults of a socket; its writes assert that the lock is free.
 #[derive(Default)]
 struct Socket {
     fault: Mutex<Option<SocketFault>>,
@@ -183,7 +183,7 @@ impl AsyncWrite for FaultyHalf<WriteHalf<DuplexStream>> {
     }
 }
 
-/// Commands that a test sends before the task runs, behind a lone one that the server has received.
+/// Commands sent before the task runs, behind a lone received one.
 struct Burst {
     wire: Wire,
     server: DuplexStream,
@@ -222,7 +222,7 @@ impl Burst {
         self.sent.extend((0..count).map(send));
     }
 
-    /// Number of queued commands, and of commands that have arrived, but for batches.
+    /// Number of queued commands, and of arrived ones outside of batches.
     async fn queued_and_arrived(&mut self) -> (usize, usize) {
         let arrived = arrived(&mut self.server).await.matches("word").count();
         (self.wire.0.lock().queue.len(), arrived)
@@ -278,8 +278,8 @@ async fn a_sender_flushes_no_claim_into_the_last_places() {
     assert_eq!(burst.queued_and_arrived().await.1, 0);
 }
 
-/// The thread of a sender is interrupted when it writes, until the task has run. Another one then writes too early for the
-/// task: before its next turn, or between its wake and the turn after.
+/// A sender's thread is interrupted in a write until the task runs. Another one then writes too early for the task:
+/// before its next turn, or between its wake and the turn after.
 #[tokio::test]
 async fn senders_do_not_keep_the_task_from_the_output() {
     for is_spawned in [false, true] {
@@ -311,8 +311,8 @@ async fn senders_do_not_keep_the_task_from_the_output() {
     }
 }
 
-/// Claims that arrive while no reply does, after a flush that has left none. Completions overtake them, and a command
-/// whose sender has left is not sent.
+/// Claims without replies, after a flush that left none. Completions overtake them, and a command whose sender has left
+/// is not sent.
 #[tokio::test]
 async fn claims_behind_a_silent_server_are_a_crowd_that_completions_overtake() {
     let (here, mut server) = tokio::io::duplex(1 << 20);
@@ -363,7 +363,7 @@ async fn a_closed_connection_fails_its_queue_and_still_receives_replies() {
     assert_eq!(first_of(sent).await.unwrap(), bulk("sent"));
 }
 
-/// More bytes than the task reads in two turns, of which it writes in the second.
+/// The task reads in three turns, and writes in the second.
 #[tokio::test]
 async fn replies_that_have_arrived_are_read_before_a_failed_write_ends_the_connection() {
     let (here, mut server) = tokio::io::duplex(1 << 20);
@@ -382,7 +382,7 @@ async fn replies_that_have_arrived_are_read_before_a_failed_write_ends_the_conne
     assert!(error.to_string().contains("reset"), "{error}");
 }
 
-/// As that of TLS, it keeps what the socket does not take: it writes when it is flushed, and not at once then.
+/// A writer that keeps bytes, as that of TLS: it writes when it is flushed, and not at once then.
 struct Keeping {
     half: WriteHalf<DuplexStream>,
     kept: Vec<u8>,
@@ -417,7 +417,7 @@ impl AsyncWrite for Keeping {
     }
 }
 
-/// The first command is written by its sender, whose context wakes no task; the next ones by the task.
+/// The first command is written by its sender, whose context wakes nothing; the next ones by the task.
 #[tokio::test]
 async fn bytes_that_the_writer_keeps_are_flushed() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
@@ -475,7 +475,7 @@ fn each_command_has_the_whole_time_limit() {
     });
 }
 
-/// A paused clock can be ahead of the one by which commands end.
+/// A paused clock may precede the one of time limits.
 #[tokio::test(start_paused = true)]
 async fn a_clock_of_a_test_does_not_keep_the_task_busy() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
@@ -491,7 +491,7 @@ async fn a_clock_of_a_test_does_not_keep_the_task_busy() {
     assert_eq!(first_of(one).await.unwrap(), bulk("one"));
 }
 
-/// Nothing more can be sent on a connection whose commands in flight all had no reply.
+/// A connection whose commands in flight all expired can send nothing more.
 #[tokio::test]
 async fn commands_without_replies_do_not_hold_up_the_queue_for_ever() {
     let (here, _server) = tokio::io::duplex(1 << 20);
@@ -535,7 +535,7 @@ async fn written_bytes_are_dropped_while_others_are_not_written() {
     tokio::task::unconstrained(rounds).await;
 }
 
-/// The runtime that connected exists and is not driven, as between two calls of `block_on`.
+/// The connecting runtime exists and is not driven, as between two `block_on`.
 #[test]
 fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
     let limit = Duration::from_secs(1);
@@ -579,7 +579,7 @@ fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
     assert_eq!(wire.0.lock().slots.used(), 0);
 }
 
-/// A server whose reply is a text of zeros, and then another one; and the most room that a read of it had.
+/// A server with a text of zeros, and then another reply; and the most room that a read of it had.
 struct LongText {
     bytes: tokio::io::Chain<tokio::io::Take<tokio::io::Repeat>, &'static [u8]>,
     header: Vec<u8>,

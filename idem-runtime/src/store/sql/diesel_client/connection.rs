@@ -17,7 +17,7 @@ pub(super) trait DieselConnection:
     /// Commits, and fails in a transaction that an error has aborted.
     const COMMIT: &'static str;
 
-    /// Prepares it for the messages of a call, of which each may be abandoned.
+    /// Prepares it for the messages of a call, which may be abandoned.
     fn prepare(&mut self) -> impl Future<Output = Result<(), SqlError>> + Send;
 
     /// Handles a message whose future was dropped before its reply was received.

@@ -82,7 +82,7 @@ where
     receive(SqlReply::done(0))
 }
 
-/// Forwards the rows of a query up to its end, also after an error of the receiver.
+/// Forwards all rows of a query, also after the receiver's error.
 pub(super) async fn forward<C, Q>(
     conn: &mut C,
     query: Q,

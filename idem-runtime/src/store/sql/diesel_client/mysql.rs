@@ -25,7 +25,7 @@ impl DieselConnection for AsyncMysqlConnection {
     const DIALECT: &'static Dialect = Dialect::MYSQL;
     const COMMIT: &'static str = "COMMIT";
 
-    /// Refuses a connection that gives the reply to a message of a dropped future, of whatever user.
+    /// Refuses a connection that returns the reply to an abandoned message.
     async fn prepare(&mut self) -> Result<(), SqlError> {
         let message = DieselMessage::on(self)?;
         let reply = number_of(message.conn, ReplyProbe::default()).await;
@@ -114,7 +114,7 @@ impl QueryId for ReplyProbe {
     const HAS_STATIC_QUERY_ID: bool = true;
 }
 
-/// The errors of a login that a store tells apart, with a part of the text of each.
+/// The login errors that a store distinguishes, each with its text.
 const LOGINS: &[(&str, &str)] = &[
     ("1040", "Too many connections"),
     ("1045", "Access denied for user"),
@@ -124,7 +124,7 @@ const LOGINS: &[(&str, &str)] = &[
     ("1820", "password has expired"),
 ];
 
-/// The error of `mysql_async`, which closes the connection then, unless the text is that of the server.
+/// The error of `mysql_async`, which closes the connection then; `None`: it is the server's.
 fn error_of_driver(text: &str) -> Option<SqlError> {
     let of_driver = ["Driver error: ", "Input/output error: ", "Other error: "];
     if !of_driver.iter().any(|start| text.starts_with(start)) {
@@ -138,7 +138,7 @@ fn error_of_driver(text: &str) -> Option<SqlError> {
     })
 }
 
-/// The number of the last error of the session, if the server knows it.
+/// The number of the session's last error, if the server knows it.
 async fn number(conn: &mut AsyncMysqlConnection) -> Result<Option<i64>, SqlError> {
     // The next statement that is prepared forgets it.
     let copy = "GET DIAGNOSTICS CONDITION 1 @idem_error = MYSQL_ERRNO";

@@ -62,7 +62,7 @@ impl DieselConnection for AsyncPgConnection {
         SqlError::server(Self::DIALECT, code, &text)
     }
 
-    /// Texts in another language than English have no code, and leave the outcome unknown.
+    /// Texts in other languages have no code: the outcome is unknown.
     fn error_of_text(text: &str) -> SqlError {
         SqlError::server(Self::DIALECT, code(text), text)
     }
@@ -75,7 +75,7 @@ fn code(text: &str) -> &'static str {
     found.map_or("", |(code, ..)| code)
 }
 
-/// The codes that [`Dialect::error_kind`] knows, with the beginning of the text and a part of it.
+/// The codes of [`Dialect::error_kind`], with beginning and part of the text.
 const TEXTS: &[(&str, &str, &str)] = &[
     ("40P01", "deadlock detected", ""),
     ("55P03", "canceling statement due to lock timeout", ""),

@@ -20,9 +20,9 @@ pub(super) async fn in_step<C: DieselConnection>(conn: &mut C) -> Result<bool, S
     Ok(true)
 }
 
-/// Whether a function of diesel-async was dropped while it began or ended a transaction, or has failed to.
+/// Whether diesel-async failed at, or abandoned, a transaction's begin or end.
 fn is_broken<C: DieselConnection>(conn: &mut C) -> bool {
-    // The other part of what it checks is an open transaction.
+    // Its other check is for an open transaction.
     let before = mem::take(status(conn));
     let is_flagged = AnsiTransactionManager::is_broken_transaction_manager(conn);
     let status = status(conn);
@@ -59,7 +59,7 @@ pub(super) async fn commit<C: DieselConnection>(conn: &mut C) -> Result<(), SqlE
     end(conn, C::COMMIT).await
 }
 
-/// Rolls back the only transaction, with those within it that the body has left open.
+/// Rolls back the only transaction, and those open within it.
 pub(super) async fn rollback<C: DieselConnection>(conn: &mut C) -> Result<(), SqlError> {
     end(conn, "ROLLBACK").await
 }

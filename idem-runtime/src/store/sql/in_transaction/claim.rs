@@ -61,7 +61,7 @@ impl SqlStoreState {
         with_literals(self.dialect, &named(primary_key, &text), arguments)
     }
 
-    /// Claims, and waits up to `wait` for a transaction that holds the row.
+    /// Claims, and waits up to `wait` for a transaction with the row.
     pub(crate) async fn claim_within(
         &self,
         session: &mut dyn SqlSession,
@@ -227,7 +227,7 @@ impl<'c> ClaimSession<'c> {
         })
     }
 
-    /// Sends a script that changes the setting, and restores it unless it fails.
+    /// Sends a script that changes the setting, and restores it on success.
     async fn fetch(&mut self, script: String) -> Result<Option<Row>, SqlError> {
         self.is_changed = self.is_own;
         let row = fetch_row(self.session, script).await?;
@@ -235,7 +235,7 @@ impl<'c> ClaimSession<'c> {
         Ok(row)
     }
 
-    /// Sends a script after one that failed.
+    /// Sends a script after a failed one.
     async fn restore(&mut self, script: &str) -> Result<(), SqlError> {
         let script = self.restoring() + script;
         execute(self.session, script).await?;

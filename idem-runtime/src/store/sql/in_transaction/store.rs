@@ -109,7 +109,7 @@ impl SqlStoreState {
         Err(TxError::Aborted(StoreError::new(kind, message)))
     }
 
-    /// Appends to the journal of a claim that was made outside of the transaction. `false`: the claim is lost.
+    /// Appends to the journal of a claim from outside of the transaction. `false`: the claim is lost.
     pub(crate) async fn append_within(
         &self,
         session: &mut dyn SqlSession,

@@ -5,7 +5,7 @@ use mysql_async::{DriverError, Error, IoError};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 
-/// Maps an error of `mysql_async`, whose own text of a driver's error may show a packet.
+/// Maps an error of `mysql_async`, whose own text may show a packet.
 #[allow(
     unreachable_patterns,
     reason = "without a feature for TLS there is one kind of `IoError`"

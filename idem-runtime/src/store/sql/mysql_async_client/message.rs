@@ -35,7 +35,7 @@ impl<'c, 't: 'c> MySqlAsyncMessage<'c, 't> {
         }
     }
 
-    /// Refuses a connection with an abandoned message, such as one of the body's.
+    /// Refuses a connection with an abandoned message, also the body's.
     async fn check(&mut self) -> Result<(), SqlError> {
         if self.conn.is_disconnected() {
             return Err(SqlError::lost("an earlier message was abandoned"));

@@ -44,7 +44,7 @@ fn queue<'a>(
     (taking, permit)
 }
 
-/// A statement whose batches have arguments of 1 MiB at most, or one that reads.
+/// A statement with batches of 1 MiB at most, or a read.
 fn statement(kind: StatementKind) -> Statement {
     let of = |kind| Statement::new(kind, "", Vec::new());
     let batch = match kind {
@@ -65,8 +65,8 @@ fn call(statement: &Statement, key: usize, bytes: usize) -> Option<QueuedCall> {
     )
 }
 
-/// Queues calls of these keys behind a statement that has the only permit, and ends that: the number of calls in the
-/// batch of the first, and the others.
+/// Queues these calls behind the only permit, and returns that: the number of calls in the batch of the first, and the
+/// others.
 fn first_batch<'a>(
     permits: &'a Arc<PermitQueue>,
     admission: &'a Admission,

@@ -1,4 +1,4 @@
-//! Transactions of sea-orm on SQLite, which rolls back by itself after some errors.
+//! Transactions of sea-orm on SQLite, which may roll back by itself.
 //!
 //! sqlx does not notice, and its count of transactions, which sea-orm hides, stays: see `sqlx_client::transaction_depth`.
 
@@ -6,7 +6,7 @@ use sea_orm::{ConnectionTrait as _, DatabaseTransaction};
 
 use super::error::of_server;
 
-/// The number of transactions within each other that a connection may still count.
+/// The depth of nested transactions that a connection may still count.
 const LEVELS: usize = 4;
 
 /// Makes a commit fail, and a rollback succeed: a reference to a row that does not exist, checked at the commit.

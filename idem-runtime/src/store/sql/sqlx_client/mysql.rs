@@ -53,7 +53,7 @@ impl SqlRow for SqlxRow<'_, MySqlRow> {
 impl ClientOptions for MySqlConnectOptions {
     const DIALECT: &'static Dialect = DIALECT;
 
-    /// Without a log of statements, because a batch of completions has its answers in its text.
+    /// Without a log: the text of a batch has answers.
     fn of_store(self) -> Self {
         self.disable_statement_logging()
     }

@@ -32,10 +32,10 @@ const DIALECT: &Dialect = Dialect::SQLITE;
 /// How long a statement waits for a writer in another process.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The number of rows that are buffered between the driver's thread and the writer's.
+/// The rows buffered between the driver's thread and the writer's.
 const ROWS: usize = 1_024;
 
-/// The cause of `SQLITE_CANTOPEN`, where this process or its machine has too many open files.
+/// The cause of `SQLITE_CANTOPEN`, if there are too many open files.
 ///
 /// SQLite has one code for all causes, and sqlx does not pass on the error of the system.
 pub(super) fn lacks_files(error: &dyn DatabaseError) -> Option<io::Error> {

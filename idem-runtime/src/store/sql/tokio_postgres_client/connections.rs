@@ -20,7 +20,7 @@ use crate::store::transport;
 
 type Connected = Result<Box<dyn SqlSession>, SqlError>;
 
-/// The client of a store's own connections, by the function that makes one.
+/// The client of a store's own connections, by its connecting function.
 struct StoreClient<F> {
     connect: F,
     warning: Option<String>,
@@ -145,7 +145,7 @@ fn with_credentials(config: &Config, credentials: Option<Credentials>) -> Config
     config
 }
 
-/// The warning about the transport of a client that has TLS, or not.
+/// The warning about the transport of a client with or without TLS.
 fn warning(config: &Config, has_tls: bool) -> Option<String> {
     let why = match config.get_ssl_mode() {
         SslMode::Prefer if has_tls => {

@@ -12,13 +12,13 @@ const MOST: usize = 64;
 
 /// The statements that a connection keeps under names, the oldest first.
 ///
-/// One that fails stays. The pool replaces the connection if the failure may be that of a prepared statement: a plan
-/// whose columns have changed (0A000), or a statement that the session has lost (26000).
+/// A failed statement stays. The pool replaces the connection if the failure may be that of a prepared statement: a
+/// plan whose columns have changed (0A000), or a statement that the session has lost (26000).
 #[derive(Default)]
 pub(super) struct PreparedStatements(Vec<Prepared>);
 
 struct Prepared {
-    /// Compared by its address, which no other text has while it is held.
+    /// Compared by its address, which is unique while it is held.
     text: Arc<str>,
     statement: Statement,
 }

@@ -17,7 +17,7 @@ use crate::store::sql::session::SqlRow;
 pub(super) struct Parameter<'a>(SqlArgument<'a>);
 
 impl<'a> Parameter<'a> {
-    /// With its type, so that the client need not ask the server for it.
+    /// With its type, for which the client need not query the server.
     pub(super) fn typed(argument: SqlArgument<'a>) -> (Self, Type) {
         let of = match argument {
             SqlArgument::Bytes(_) | SqlArgument::Null => Type::BYTEA,

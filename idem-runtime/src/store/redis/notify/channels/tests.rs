@@ -89,7 +89,7 @@ fn step() -> impl Strategy<Value = ChannelStep> {
 struct World {
     channels: Channels,
     watchers: Vec<Watcher>,
-    /// Keys whose last watcher has left, with the notice still on its way.
+    /// Keys whose last watcher has left; the notice is on its way.
     notices: Vec<u8>,
     server: SubscribedServer,
 }
@@ -133,7 +133,7 @@ impl World {
         true
     }
 
-    /// Refuses the next subscription, if nothing comes before its reply, and no command about it follows.
+    /// Refuses the next subscription, if its reply is next and current.
     fn refuse(&mut self) {
         let server = &mut self.server;
         if server.answered < server.done {

@@ -62,7 +62,7 @@ fn refusal(tls: &Certificates) -> String {
     error.to_string()
 }
 
-/// What another library has made of certificates cannot be read, and is not to be lost without a word.
+/// Certificates of another library cannot be read, and are refused.
 #[test]
 fn a_client_with_certificates_needs_them_here() {
     let (certificate, key) = identity();

@@ -1,4 +1,4 @@
-//! Frames, compared with what the client library reads.
+//! Frames, compared with those of the client library.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! A scripted server, and senders that know its reply to each of their commands.
+//! A scripted server, and senders that know each of its replies.
 
 use super::*;
 
@@ -8,7 +8,7 @@ pub(super) struct Peer {
     received: Vec<u8>,
     /// The words of the commands, and the keys of batches.
     executed: Vec<String>,
-    /// Where the reply to each of them ends, in all bytes of replies.
+    /// Where each reply ends, in all bytes of replies.
     ends: HashMap<String, usize>,
     bytes: usize,
     /// Keys of the batches that it refused.
@@ -90,7 +90,7 @@ impl Peer {
         self.executed.len()
     }
 
-    /// Whether so many bytes of replies have those to all commands of this sender.
+    /// Whether `written` bytes include all replies to this sender.
     pub(super) fn has_replied(&self, sender: &Sender, written: usize) -> bool {
         let mut ends = sender.words.iter().map(|word| self.ends.get(word));
         ends.all(|end| end.is_some_and(|end| *end <= written))
@@ -135,7 +135,7 @@ pub(super) enum CommandKind {
     InBatch,
 }
 
-/// The sender of a command or two, whose words begin with a number and the next one.
+/// A sender of one or two commands, whose words begin with numbers.
 pub(super) struct Sender {
     pub(super) words: Vec<String>,
     pub(super) replies: PendingReplies,

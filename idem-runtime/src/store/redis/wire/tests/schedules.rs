@@ -1,4 +1,4 @@
-//! Random schedules of senders, a server and the task, and each way to end: the fate of every command.
+//! Random schedules of senders, server and task, with each ending: the fate of every command.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +22,7 @@ enum WireStep {
     Expire,
     /// The task runs this many times.
     Run(usize),
-    /// A sender begins to write: what is queued, in no batch, if all of what is in flight is written.
+    /// A sender begins to write the queue without batches, behind written commands.
     BeginWrite,
     EndWrite,
     /// The server reads, executes, and writes this many bytes of its replies.
@@ -38,14 +38,14 @@ enum WireEnd {
     Close,
     /// The server closes it, after any byte.
     Cut,
-    /// The server sends so many bytes of these words, and closes it unless they are complete.
+    /// The server sends some bytes of these words, and closes unless complete.
     Says(usize, usize),
     Fault(SocketFault),
     /// The words of a command panic.
     Command,
 }
 
-/// What ends a connection, though the server does not close it, and the reason in its error.
+/// Bytes that end an open connection, and the reason in its error.
 const WORDS: [(&[u8], &str); 9] = [
     // They reply to no command.
     (b"$1\r\nx\r\n", "a reply to no command"),
@@ -101,7 +101,7 @@ fn end() -> impl Strategy<Value = WireEnd> {
     ]
 }
 
-/// A peer at the other end of a stream, until it closes that.
+/// A peer at the other end of a stream, until it closes.
 struct PeerStream {
     stream: Option<DuplexStream>,
     peer: Peer,
@@ -150,7 +150,7 @@ struct Schedule {
     /// That of a sender that writes.
     output: Option<WireOutput>,
     has_ended: bool,
-    /// Places of commands whose words or write panicked, which are lost with the connection.
+    /// Places lost with the connection, of commands or writes that panicked.
     lost: usize,
 }
 
@@ -250,7 +250,7 @@ impl Schedule {
         sender.check(replies, peer, sender.may_fail || is_lost);
     }
 
-    /// Lets the server go on, unless the connection has ended, and nothing reads its replies.
+    /// Runs the server, unless the connection has ended and is unread.
     async fn serve(&mut self, most: usize) {
         if self.output.is_some() || self.wire.0.lock().output.is_some() {
             self.server.serve(most).await;
@@ -408,8 +408,7 @@ impl Schedule {
     }
 }
 
-/// Every further command has an error that breaks the connection and has the reason, also after the owner has closed it:
-/// only then does the owner connect again.
+/// Every further command fails with the reason, and breaks the connection: only then does the owner connect again.
 fn assert_ended(wire: &Wire, reason: &str) {
     for _ in 0..2 {
         let error = wire.begin(&said("late"), None, false).err().unwrap();
@@ -449,7 +448,7 @@ proptest! {
     }
 }
 
-/// Commands alone, in a pair and in a batch, whose replies are cut, and the words of a server after them.
+/// Lone, paired and batched commands; replies that are cut, or precede words.
 #[test]
 fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
     let cuts = (0..80).map(|cut| (cut, WireEnd::Cut));

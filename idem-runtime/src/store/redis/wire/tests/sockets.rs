@@ -121,7 +121,7 @@ impl Caller {
     }
 
     fn begin(&mut self) -> RedisResult<Sender> {
-        // The number decides what the peer replies.
+        // The number decides the reply of the peer.
         let number = self.numbers.fetch_add(3, Ordering::Relaxed);
         let (kind, claims) = match self.rng.usize(..5) {
             kind @ 0..=2 => (CommandKind::One, kind == 1),

@@ -10,7 +10,7 @@ use crate::store::sql::queue::PermitQueue;
 /// The minimum number of replies that is worth a pause.
 const FEW: usize = 4;
 
-/// The number of commits without a pause after one that did not pay.
+/// The commits without a pause, after a pause that did not pay.
 const IDLE: u32 = 16;
 
 /// The longest pause, however slow the disk is.

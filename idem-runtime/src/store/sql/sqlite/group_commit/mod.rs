@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 pub(crate) struct GroupCommit {
     queue: Arc<PermitQueue>,
     client: Arc<dyn SqlClient>,
-    /// Whether the thread takes what is queued. The first write that is queued starts it.
+    /// Whether the thread takes queued writes. The first queued write starts it.
     serves: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ impl GroupCommit {
         }
     }
 
-    /// Waits for the right to send a write alone, or for its outcome in a batch.
+    /// Waits for the right to send a write, or its batch's outcome.
     ///
     /// [`Turn::Alone`]: it is no part of a batch, or that has failed.
     pub(in super::super) async fn take(
@@ -104,7 +104,7 @@ impl Drop for ThreadGuard {
     }
 }
 
-/// Writes what is queued, until the queue is closed.
+/// Writes the queued calls, until the queue is closed.
 async fn write(queue: &Arc<PermitQueue>, client: Arc<dyn SqlClient>) {
     let mut writer = Writer::new(client);
     let (mut pause, mut is_stuck) = (GatherPause::default(), false);

@@ -18,15 +18,14 @@ use crate::store::sql::template::{Repeated, for_calls};
 /// Other writers of the file wait for it.
 pub(super) const MAX_BATCH: usize = 512;
 
-/// The connection that batches are written on, and the texts of their messages.
+/// The connection of the batches, and the texts of their messages.
 pub(super) struct Writer {
     client: Arc<dyn SqlClient>,
     session: Option<Box<dyn SqlSession>>,
     texts: Vec<(Arc<BatchStatement>, MessageShape, SqlText)>,
 }
 
-/// Whether a message is a statement for each of its calls, their number, and whether it begins and commits the
-/// transaction.
+/// Whether statements are joined, the calls, whether it begins and commits.
 ///
 /// Combined with its statements, because each message is passed between threads twice.
 type MessageShape = (bool, usize, bool, bool);
@@ -36,7 +35,7 @@ struct BatchMessage<'b> {
     members: Vec<usize>,
     statement: &'b Statement,
     is_joined: bool,
-    /// All calls must have an effect, because the reply does not show which of them had.
+    /// All calls must have an effect: the reply does not distinguish them.
     is_strict: bool,
 }
 
@@ -49,7 +48,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch in one transaction, which is on disk before any caller receives its reply.
+    /// Writes a batch in one transaction, on disk before any reply.
     ///
     /// After an error no call of it has a reply, and each is sent alone: one may have failed the others. None was
     /// committed, as far as is known, and each may be sent again.
@@ -164,7 +163,7 @@ fn now_us() -> i64 {
     i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The messages of a batch, in the order in which they are sent. `at_once`: one statement does for many calls.
+/// The messages of a batch, in sending order. `at_once`: one statement does for many calls.
 ///
 /// The last message can commit the transaction, unless it is strict.
 fn messages(batch: &[BatchMember], at_once: bool) -> Vec<BatchMessage<'_>> {
@@ -230,7 +229,7 @@ async fn command(session: &mut dyn SqlSession, text: &str) -> Result<(), SqlErro
     send(session, StatementKind::Execute, text, &mut Vec::new()).await
 }
 
-/// Sends a text of statements of a kind, and adds the reply to each.
+/// Sends a text of statements of a kind; collects their replies.
 async fn send(
     session: &mut dyn SqlSession,
     kind: StatementKind,
