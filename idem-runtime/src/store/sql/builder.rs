@@ -1,5 +1,6 @@
 //! Settings of a SQL store.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,14 +65,8 @@ impl<B: Backend> SqlStore<B> {
 
     /// Configures a store.
     pub fn builder(source: impl IntoSqlSource<B>) -> SqlStoreBuilder<B> {
-        SqlStoreBuilder::new(source.into_source())
-    }
-}
-
-impl<B: Backend> SqlStoreBuilder<B> {
-    pub(super) fn new(source: SqlSource<B>) -> Self {
-        Self {
-            source,
+        SqlStoreBuilder {
+            source: source.into_source(),
             table: TABLE.to_owned(),
             connections: 8,
             response_timeout: Duration::from_secs(2),
@@ -80,7 +75,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
             max_record_bytes: 64 << 20,
         }
     }
+}
 
+impl<B: Backend> SqlStoreBuilder<B> {
     /// The table of the records. Default: `idem_records`.
     ///
     /// A name of ASCII letters, digits and `_` that begins with a letter, at most 48 characters; on PostgreSQL and
@@ -176,7 +173,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             // Half of a statement, where bytes take two digits.
             statements.add_batches(B::DIALECT, &table, BATCH_BYTES.min(longest / 4));
         }
-        Ok(SqlStore::of(SqlStoreState {
+        let state = SqlStoreState {
             dialect: B::DIALECT,
             pool: store_pool,
             engine_pool: pool((2, 0)),
@@ -197,7 +194,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
                 .collect(),
             reads_bytes: self.max_record_bytes,
             max_record_bytes: self.max_record_bytes.min(longest.saturating_sub(BESIDE)),
-        }))
+        };
+        Ok(SqlStore(Arc::new(state), PhantomData))
     }
 }
 

@@ -107,7 +107,7 @@ impl SqlStoreState {
                 return Ok(reply);
             }
         }
-        Err(overtaken(access.what))
+        Err(overtaken(access.what, TRIES))
     }
 
     /// Inserts the record of a first claim, if there is none. `reads`: a read has just found none.

@@ -178,7 +178,7 @@ impl SqlStoreState {
                 return Ok(reply);
             }
         }
-        Err(overtaken(access.what))
+        Err(overtaken(access.what, TRIES))
     }
 
     /// Replaces this row, or inserts one. Whether the record was as expected.
@@ -211,7 +211,8 @@ impl SqlStoreState {
     }
 }
 
-pub(super) fn overtaken(what: &str) -> StoreError {
-    let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
+/// The error of an operation that so many concurrent writes have preceded.
+pub(super) fn overtaken(what: &str, tries: usize) -> StoreError {
+    let message = format!("{what}: others were quicker {tries} times; it may be sent again");
     StoreError::new(StoreErrorKind::Unavailable, message)
 }

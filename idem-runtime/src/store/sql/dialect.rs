@@ -9,11 +9,11 @@ pub(crate) type Around = (&'static str, &'static str);
 
 /// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "a database has some of them")]
 pub(crate) enum StatementKind {
     /// Prepared once a connection; returns at most one row.
     Fetch,
     /// As `Fetch`, and inserts the record if there is none.
-    #[cfg(feature = "_postgres")]
     Claim,
     /// Prepared once a connection; returns a row for each existing record of its keys.
     Several,
@@ -26,30 +26,7 @@ pub(crate) enum StatementKind {
     /// Inserts a record for each of several calls; returns the keys and the fences of the inserted records.
     Grants,
     /// Several statements in one message, with the arguments written into the text.
-    #[cfg(feature = "_mysql")]
     Script,
-}
-
-impl StatementKind {
-    pub(crate) fn returns_a_row(self) -> bool {
-        #[cfg(feature = "_postgres")]
-        if self == Self::Claim {
-            return true;
-        }
-        self == Self::Fetch || self.is_script()
-    }
-
-    #[cfg_attr(
-        not(feature = "_mysql"),
-        allow(clippy::unused_self, reason = "only MySQL has scripts")
-    )]
-    pub(crate) fn is_script(self) -> bool {
-        #[cfg(feature = "_mysql")]
-        if self == Self::Script {
-            return true;
-        }
-        false
-    }
 }
 
 /// The dialect of a database, for a [session](super::SqlSession).

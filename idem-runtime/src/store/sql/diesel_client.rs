@@ -1,7 +1,7 @@
 //! diesel-async as a client: its connections are sessions, in transactions of callers or of idem.
 //!
-//! In the order in which a call goes: `session` has the methods, `script` sends a script, `message` sends a `query` and
-//! forwards each `row`, and `transaction` begins and ends one, on a `connection` of `mysql` or `postgres`.
+//! In the order in which a call goes: `session` has the methods, `message` sends a script or a `query` and forwards each
+//! `row`, and `transaction` begins and ends one, on a `connection` of `mysql` or `postgres`.
 
 mod connection;
 mod message;
@@ -13,6 +13,5 @@ mod pools;
 mod postgres;
 mod query;
 mod row;
-mod script;
 mod session;
 mod transaction;

@@ -5,44 +5,12 @@
 //! as in every store; without contention, a claim, a replay, a completion, a renewal and a release are one round trip
 //! each.
 //!
-//! # The table
+//! The guide's page [`sql`](crate::guide::sql) has the table, the rights of the user, the connections and their
+//! poolers, and the properties of each database.
 //!
-//! [`migrate`](SqlStore::migrate) creates it; the same SQL is in the folder `migrations` of this crate, for
-//! applications that keep the schema elsewhere. Both may be run again, and by ten processes at once. The table is
-//! called `idem_records` unless [`table`](SqlStoreBuilder::table) names another.
-//!
-//! Expired records have no effect, but stay in the table until they are deleted: see [`purge`](SqlStore::purge). No
-//! answer depends on it.
-//!
-//! A very large table is partitioned by hash of `record_key`, never by time: a unique index of a
-//! partitioned table must contain the partition column, so that the same key could exist once a day.
-//!
-//! # Rights
-//!
-//! At run time the user needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the table, and nothing else.
-//! `migrate` creates table and index, unless it can read the table already.
-//!
-//! # Connections
-//!
-//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, two for renewals and reads (in
-//! SQLite another, which writes for many at once), and one for [listings](crate::Engine::entries), made by the first of
-//! them; count them against the server's limit, for each process. Bodies hold none of them. Calls
-//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it while they wait
-//! for another transaction: there your pool is what may run dry.
-//!
-//! - **A password that changes**, or a token that expires, comes from a provider, `credentials` of the builder: see
-//!   [`credentials`](crate::credentials). A pool of yours needs `Pool::set_connect_options`. A store of a pool of
-//!   tokio-postgres takes no provider: make it of the `Config`.
-//! - **TLS** of sqlx's connections is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
-//!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL. By tokio-postgres a store is
-//!   made of `(config, connector)`, with `sslmode=require`.
-//! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs
-//!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: with
-//!   `named_statements(false)` of the builder each statement of the store is sent without a name, in a
-//!   transaction of its own: four round trips in place of one. By tokio-postgres neither setting is needed: each statement
-//!   is one message without a name, unless `named_statements(true)` asks for names. Each transaction with a call or a step in it holds a
-//!   server session until it is committed, while the store needs another one.
-//! - **A server that is read-only**, full, or that fails over refuses claims with an error that states so.
+//! - A read from a replica may be stale: give the store the primary. A replica without synchronous replication may lack
+//!   acknowledged writes when it is promoted.
+//! - A server that is read-only, full, or that fails over refuses claims with an error that states so.
 //!
 //! # Overload
 //!
@@ -54,15 +22,6 @@
 //! [`retry_after`](crate::Error::retry_after). Where the queue has not been empty for as long as the deadline, a
 //! quarter of it is the bound: a standing queue adds delay and no throughput. So the answers of admitted calls are
 //! stored, however many others come.
-//!
-//! # What they do not do
-//!
-//! - Waiting calls are not notified: a call that waits for another process polls after 10 ms, then less often, up to
-//!   every 500 ms.
-//! - A replica without synchronous replication may lack acknowledged writes when it is promoted, as with every
-//!   database. A read from a replica may be stale: give the store the primary.
-//! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one transaction at
-//!   a time, in any process: see [`SqliteStore`].
 //!
 //! # Speed
 //!

@@ -9,7 +9,7 @@ use mysql_async::Transaction;
 
 use self::message::{MySqlAsyncMessage, session};
 use super::dialect::Dialect;
-use super::session::{SqlFuture, SqlReceiver, SqlSession, SqlStatement};
+use super::session::{SqlSession, sends};
 use super::transaction::SqlTransaction;
 
 session!(Transaction<'_>, |tx| tx);

@@ -19,7 +19,7 @@ use super::argument::SqlArgument;
 use super::dialect::Dialect;
 use super::error::SqlError;
 use super::script::{Returns, split_last};
-use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement};
+use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement, sends};
 use super::transaction::SqlTransaction;
 
 fn value(argument: SqlArgument<'_>) -> Result<Value, SqlError> {
@@ -42,47 +42,9 @@ impl SqlSession for DatabaseTransaction {
         }
     }
 
-    fn send<'a>(
-        &'a mut self,
-        statement: SqlStatement<'a>,
-        receive: &'a mut SqlReceiver<'a>,
-    ) -> SqlFuture<'a, ()> {
-        Box::pin(async move {
-            let dialect = self.dialect();
-            let values: Result<Vec<_>, _> = statement.arguments().map(value).collect();
-            let (backend, text) = (self.get_database_backend(), &**statement.text());
-            let sent = Statement::from_sql_and_values(backend, text, values?);
-            if statement.returns_rows() {
-                return forward(dialect, self.query_all_raw(sent).await, receive);
-            }
-            let done = self.execute_raw(sent).await;
-            let done = done.map_err(|error| session_error(dialect, error))?;
-            receive(SqlReply::done(done.rows_affected()))
-        })
-    }
-
-    fn script<'a>(
-        &'a mut self,
-        script: String,
-        receive: &'a mut SqlReceiver<'a>,
-    ) -> SqlFuture<'a, ()> {
-        Box::pin(async move {
-            let dialect = self.dialect();
-            // Rows come from a query alone.
-            let (before, query) = match split_last(&script) {
-                (before, last) if Returns::of(last) == Returns::Rows => (before, Some(last)),
-                _ => (&*script, None),
-            };
-            if !before.is_empty() {
-                let done = self.execute_unprepared(before).await;
-                done.map_err(|error| session_error(dialect, error))?;
-            }
-            let Some(query) = query else {
-                return receive(SqlReply::done(0));
-            };
-            let query = parametrized(self.get_database_backend(), dialect, query);
-            forward(dialect, self.query_all_raw(query).await, receive)
-        })
+    sends! {|tx, message, receive|
+        send: send(tx, message, receive),
+        script: script(tx, message, receive),
     }
 
     /// Polls it once, which sends it.
@@ -108,6 +70,44 @@ impl SqlSession for DatabaseTransaction {
             Ok(())
         })
     }
+}
+
+async fn send(
+    tx: &DatabaseTransaction,
+    statement: SqlStatement<'_>,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError> {
+    let (backend, dialect) = (tx.get_database_backend(), tx.dialect());
+    let values: Result<Vec<_>, _> = statement.arguments().map(value).collect();
+    let sent = Statement::from_sql_and_values(backend, &**statement.text(), values?);
+    if statement.returns_rows() {
+        return forward(dialect, tx.query_all_raw(sent).await, receive);
+    }
+    let done = tx.execute_raw(sent).await;
+    let done = done.map_err(|error| session_error(dialect, error))?;
+    receive(SqlReply::done(done.rows_affected()))
+}
+
+async fn script(
+    tx: &DatabaseTransaction,
+    script: String,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError> {
+    let dialect = tx.dialect();
+    // Rows come from a query alone.
+    let (before, query) = match split_last(&script) {
+        (before, last) if Returns::of(last) == Returns::Rows => (before, Some(last)),
+        _ => (&*script, None),
+    };
+    if !before.is_empty() {
+        let done = tx.execute_unprepared(before).await;
+        done.map_err(|error| session_error(dialect, error))?;
+    }
+    let Some(query) = query else {
+        return receive(SqlReply::done(0));
+    };
+    let query = parametrized(tx.get_database_backend(), dialect, query);
+    forward(dialect, tx.query_all_raw(query).await, receive)
 }
 
 /// Forwards the rows of a query, and its end.

@@ -117,6 +117,37 @@ pub trait SqlSession: Send {
     }
 }
 
+/// The methods of a session that send a message, each by an expression.
+///
+/// A macro, because the connections of a client have no type in common.
+macro_rules! sends {
+    (
+        |$session:ident, $message:ident, $receive:ident|
+        send: $send:expr, script: $script:expr $(,)?
+    ) => {
+        fn send<'a>(
+            &'a mut self,
+            $message: $crate::store::sql::session::SqlStatement<'a>,
+            $receive: &'a mut $crate::store::sql::session::SqlReceiver<'a>,
+        ) -> $crate::store::sql::session::SqlFuture<'a, ()> {
+            let $session = self;
+            Box::pin($send)
+        }
+
+        fn script<'a>(
+            &'a mut self,
+            $message: String,
+            $receive: &'a mut $crate::store::sql::session::SqlReceiver<'a>,
+        ) -> $crate::store::sql::session::SqlFuture<'a, ()> {
+            let $session = self;
+            Box::pin($script)
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "each client has its feature")]
+pub(super) use sends;
+
 /// The error of a session that neither begins nor ends transactions.
 fn of_caller<'a>() -> SqlFuture<'a, ()> {
     let error = SqlError::client("its caller begins and ends this transaction");

@@ -142,33 +142,24 @@ macro_rules! session {
             DIALECT
         }
 
-        fn send<'a>(
-            &'a mut self,
-            statement: SqlStatement<'a>,
-            receive: &'a mut SqlReceiver<'a>,
-        ) -> SqlFuture<'a, ()> {
-            let arguments = bound::<$Db>(&statement);
-            Box::pin(async move {
-                let text = sqlx::AssertSqlSafe(Arc::clone(statement.text()));
-                let query = sqlx::query_with::<$Db, _>(text, arguments?);
-                let query = query.persistent(statement.is_named());
-                // The check of the types is expensive.
-                let checks = !DIALECT.typed || !statement.is_known();
-                session!(@ forward self.fetch_many(query), checks, receive, statement.known());
+        sends! {|session, message, receive|
+            send: {
+                let arguments = bound::<$Db>(&message);
+                async move {
+                    let text = sqlx::AssertSqlSafe(Arc::clone(message.text()));
+                    let query = sqlx::query_with::<$Db, _>(text, arguments?);
+                    let query = query.persistent(message.is_named());
+                    // The check of the types is expensive.
+                    let checks = !DIALECT.typed || !message.is_known();
+                    session!(@ forward session.fetch_many(query), checks, receive, message.known());
+                    Ok(())
+                }
+            },
+            script: async move {
+                let script = sqlx::raw_sql(sqlx::AssertSqlSafe(message));
+                session!(@ forward session.fetch_many(script), true, receive, ());
                 Ok(())
-            })
-        }
-
-        fn script<'a>(
-            &'a mut self,
-            script: String,
-            receive: &'a mut SqlReceiver<'a>,
-        ) -> SqlFuture<'a, ()> {
-            Box::pin(async move {
-                let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
-                session!(@ forward self.fetch_many(script), true, receive, ());
-                Ok(())
-            })
+            },
         }
 
         fn depth(&mut self) -> usize {
@@ -185,7 +176,9 @@ macro_rules! session {
         fn commit(&mut self) -> SqlFuture<'_, ()> {
             Box::pin(async move {
                 let committed = <$Db as sqlx::Database>::TransactionManager::commit(self);
-                committed.await.map_err(|error| session_error(DIALECT, error))
+                committed
+                    .await
+                    .map_err(|error| session_error(DIALECT, error))
             })
         }
     };

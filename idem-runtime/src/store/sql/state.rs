@@ -28,13 +28,10 @@ use crate::store::observers::Observers;
 /// # drop(engine);
 /// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
 /// ```
-pub struct SqlStore<B: Backend>(pub(super) Arc<SqlStoreState>, PhantomData<fn() -> B>);
-
-impl<B: Backend> SqlStore<B> {
-    pub(super) fn of(state: SqlStoreState) -> Self {
-        Self(Arc::new(state), PhantomData)
-    }
-}
+pub struct SqlStore<B: Backend>(
+    pub(super) Arc<SqlStoreState>,
+    pub(super) PhantomData<fn() -> B>,
+);
 
 /// The state that the clones of a store share.
 pub(crate) struct SqlStoreState {

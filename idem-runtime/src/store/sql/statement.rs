@@ -66,7 +66,7 @@ impl Statement {
         // Of several calls.
         let all;
         let (order, arguments) = match arguments {
-            Arguments::One(arguments) if self.kind.is_script() => {
+            Arguments::One(arguments) if self.kind == StatementKind::Script => {
                 let script = with_literals(dialect, &self.text, arguments);
                 session.script(script, &mut receive).await?;
                 return read_reply(reply, is_read);
@@ -225,7 +225,7 @@ impl StatementReply {
         };
         match kind {
             // Others of a script may return rows as well; those of the table have more columns.
-            kind if kind.returns_a_row() => {
+            StatementKind::Fetch | StatementKind::Claim | StatementKind::Script => {
                 if row.columns() > 3 {
                     self.row = Some(Row::read(row)?);
                 }

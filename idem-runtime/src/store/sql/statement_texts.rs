@@ -51,7 +51,6 @@ impl Dialect {
     fn statement(&self, kind: StatementKind, text: &str, table: &str, most: usize) -> Statement {
         let text = self.filled(text, table, most);
         let (text, order) = match kind {
-            #[cfg(feature = "_mysql")]
             StatementKind::Script => (text, Vec::new()),
             _ => self.parameters(&text),
         };
@@ -69,7 +68,7 @@ const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms,
 
 const ANSWER: &str = "CASE WHEN length({stored}) <= {most} THEN {stored} END";
 
-const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
+pub(super) const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
 /// Replaces a record, unless it has changed since it was read.
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error, RowStream, SimpleQueryMessage, Transaction};
 use self::values::{Parameter, TextRow, TypedRow};
 use super::dialect::Dialect;
 use super::error::SqlError;
-use super::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
+use super::session::{SqlReceiver, SqlReply, SqlSession, SqlStatement, sends};
 use super::transaction::SqlTransaction;
 
 const DIALECT: &Dialect = Dialect::POSTGRES;
@@ -83,22 +83,9 @@ macro_rules! session {
             DIALECT
         }
 
-        fn send<'a>(
-            &'a mut self,
-            statement: SqlStatement<'a>,
-            receive: &'a mut SqlReceiver<'a>,
-        ) -> SqlFuture<'a, ()> {
-            let $session = &*self;
-            Box::pin(send($client, statement, receive))
-        }
-
-        fn script<'a>(
-            &'a mut self,
-            text: String,
-            receive: &'a mut SqlReceiver<'a>,
-        ) -> SqlFuture<'a, ()> {
-            let $session = &*self;
-            Box::pin(script($client, text, receive))
+        sends! {|$session, message, receive|
+            send: send($client, message, receive),
+            script: script($client, message, receive),
         }
     };
 }

@@ -1,4 +1,4 @@
-//! A message on a connection, and its reply.
+//! A message on a connection, and its reply: a statement, or a script, whose rows diesel-async does not return.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,6 +12,7 @@ use super::connection::{DieselConnection, broken, status};
 use super::query::DieselQuery;
 use super::row::{DieselRow, DieselValues};
 use crate::store::sql::error::SqlError;
+use crate::store::sql::script::{Returns, split_last};
 use crate::store::sql::session::{SqlReceiver, SqlReply, SqlStatement};
 
 /// A message, until its reply is received.
@@ -66,8 +67,35 @@ where
     }
 }
 
+/// Sends a script: only its last statement may return something, and that is sent alone.
+pub(super) async fn script<C>(
+    conn: &mut C,
+    script: String,
+    receive: &mut SqlReceiver<'_>,
+) -> Result<(), SqlError>
+where
+    C: DieselConnection<Backend: DieselValues>,
+    for<'a> DieselQuery<'a>: QueryFragment<C::Backend>,
+{
+    let (others, last) = split_last(&script);
+    let returns = Returns::of(last);
+    if returns == Returns::Nothing {
+        batch(conn, &script).await?;
+        return receive(SqlReply::done(0));
+    }
+    if !others.is_empty() {
+        batch(conn, others).await?;
+    }
+    let last = DieselQuery::of_text(last);
+    if returns == Returns::Rows {
+        rows(conn, last, receive).await
+    } else {
+        count(conn, last, receive).await
+    }
+}
+
 /// Sends a query that returns rows.
-pub(super) async fn rows<C>(
+async fn rows<C>(
     conn: &mut C,
     query: DieselQuery<'_>,
     receive: &mut SqlReceiver<'_>,
@@ -104,7 +132,7 @@ where
 }
 
 /// Sends a query that changes rows.
-pub(super) async fn count<C>(
+async fn count<C>(
     conn: &mut C,
     query: DieselQuery<'_>,
     receive: &mut SqlReceiver<'_>,

@@ -13,10 +13,10 @@ use super::connection::{DieselConnection, client_error, status};
 use super::message::{self, DieselMessage, forward};
 use super::query::{Array, DieselArrays, DieselQuery};
 use super::session::session;
-use super::{script, transaction};
+use super::transaction;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::session::{SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement};
+use crate::store::sql::session::{SqlFuture, SqlReply, SqlSession, sends};
 use crate::store::sql::transaction::SqlTransaction;
 
 session!(AsyncMysqlConnection);

@@ -14,10 +14,10 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use super::connection::{DieselConnection, client_error, status};
 use super::query::{Array, DieselArrays};
 use super::session::session;
-use super::{message, script, transaction};
+use super::{message, transaction};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::session::{SqlFuture, SqlReceiver, SqlSession, SqlStatement};
+use crate::store::sql::session::{SqlFuture, SqlSession, sends};
 use crate::store::sql::transaction::SqlTransaction;
 
 session!(AsyncPgConnection);

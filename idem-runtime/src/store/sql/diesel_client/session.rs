@@ -8,20 +8,9 @@ macro_rules! session {
                 Self::DIALECT
             }
 
-            fn send<'a>(
-                &'a mut self,
-                statement: SqlStatement<'a>,
-                receive: &'a mut SqlReceiver<'a>,
-            ) -> SqlFuture<'a, ()> {
-                Box::pin(message::send(self, statement, receive))
-            }
-
-            fn script<'a>(
-                &'a mut self,
-                text: String,
-                receive: &'a mut SqlReceiver<'a>,
-            ) -> SqlFuture<'a, ()> {
-                Box::pin(script::send(self, text, receive))
+            sends! {|conn, message, receive|
+                send: message::send(conn, message, receive),
+                script: message::script(conn, message, receive),
             }
 
             fn depth(&mut self) -> usize {

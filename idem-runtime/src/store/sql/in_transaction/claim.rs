@@ -9,6 +9,7 @@ use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, State};
 use crate::store::sql::argument::SqlArgument;
 use crate::store::sql::claim::fresh;
 use crate::store::sql::columns::{HeaderColumns, displayed_operation, life_us};
+use crate::store::sql::compare_and_write::overtaken;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::error_kind::SqlErrorKind;
@@ -20,8 +21,9 @@ use crate::store::sql::row::Row;
 use crate::store::sql::session::{SqlSession, execute, row};
 use crate::store::sql::state::SqlStoreState;
 use crate::store::sql::statement::fetch_row;
+use crate::store::sql::statement_texts::READ;
 use crate::store::sql::template::with_literals;
-use crate::store::{ClaimReply, ClaimRequest, Current, StoreError, StoreErrorKind};
+use crate::store::{ClaimReply, ClaimRequest, Current};
 
 /// The header of a record while the body runs.
 fn half_way(header: Header) -> Header {
@@ -35,8 +37,6 @@ fn half_way(header: Header) -> Header {
 }
 
 /// The scripts, with placeholders as in [`statement_texts`](crate::store::sql::statement_texts).
-const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
-
 const INSERT: &str =
     "{record} VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
@@ -44,7 +44,7 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      detail = ?7, retain_ms = ?8, fingerprint = ?9, {stored} = CASE WHEN ?2 <> 50 THEN {stored} END, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
-/// How often a claim begins again because another write came first.
+/// How often a claim begins again after a concurrent write.
 const TRIES: usize = 100;
 
 impl SqlStoreState {
@@ -118,9 +118,7 @@ impl SqlStoreState {
                 self.undo_within(session.session, key).await?;
             }
         }
-        let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
-        let kind = StoreErrorKind::Unavailable;
-        Err(TxError::Store(StoreError::new(kind, message)))
+        Err(TxError::Store(overtaken("a claim", TRIES)))
     }
 
     /// Decides on the record of an earlier claim. `None`: it has changed since; claim again.

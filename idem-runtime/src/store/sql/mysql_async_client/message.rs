@@ -159,22 +159,9 @@ macro_rules! session {
                 Dialect::MYSQL
             }
 
-            fn send<'a>(
-                &'a mut self,
-                statement: SqlStatement<'a>,
-                receive: &'a mut SqlReceiver<'a>,
-            ) -> SqlFuture<'a, ()> {
-                let $session = self;
-                Box::pin(MySqlAsyncMessage::on($conn).send(statement, receive))
-            }
-
-            fn script<'a>(
-                &'a mut self,
-                script: String,
-                receive: &'a mut SqlReceiver<'a>,
-            ) -> SqlFuture<'a, ()> {
-                let $session = self;
-                Box::pin(MySqlAsyncMessage::on($conn).script(script, receive))
+            sends! {|$session, message, receive|
+                send: MySqlAsyncMessage::on($conn).send(message, receive),
+                script: MySqlAsyncMessage::on($conn).script(message, receive),
             }
         }
     };

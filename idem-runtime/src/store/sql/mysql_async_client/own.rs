@@ -9,7 +9,7 @@ use super::message::{MySqlAsyncMessage, session};
 use crate::credentials::Credentials;
 use crate::store::sql::backend::MySql;
 use crate::store::sql::dialect::Dialect;
-use crate::store::sql::session::{SqlClient, SqlFuture, SqlReceiver, SqlSession, SqlStatement};
+use crate::store::sql::session::{SqlClient, SqlFuture, SqlSession, sends};
 use crate::store::sql::source::{IntoSqlSource, SqlSource};
 use crate::store::transport;
 

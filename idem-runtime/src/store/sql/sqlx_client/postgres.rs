@@ -22,9 +22,7 @@ use crate::store::sql::argument::{SqlArgument, SqlArray};
 use crate::store::sql::bytea::bytea;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::session::{
-    SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
-};
+use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends};
 use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::POSTGRES;

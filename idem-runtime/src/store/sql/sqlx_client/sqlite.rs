@@ -22,9 +22,7 @@ use super::{
 use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::session::{
-    SqlFuture, SqlReceiver, SqlReply, SqlRow, SqlSession, SqlStatement,
-};
+use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends};
 use crate::store::sql::statement::MAX_CALLS;
 
 const DIALECT: &Dialect = Dialect::SQLITE;

@@ -14,7 +14,7 @@ use crate::credentials::Credentials;
 use crate::store::sql::backend::Postgres;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
-use crate::store::sql::session::{SqlClient, SqlFuture, SqlReceiver, SqlSession, SqlStatement};
+use crate::store::sql::session::{SqlClient, SqlFuture, SqlSession, sends};
 use crate::store::sql::source::{IntoSqlSource, SqlSource};
 use crate::store::transport;
 
@@ -77,26 +77,15 @@ where
         DIALECT
     }
 
-    fn send<'a>(
-        &'a mut self,
-        statement: SqlStatement<'a>,
-        receive: &'a mut SqlReceiver<'a>,
-    ) -> SqlFuture<'a, ()> {
-        Box::pin(async move {
-            if !statement.is_named() {
-                return send(&self.client, statement, receive).await;
+    sends! {|own, message, receive|
+        send: async move {
+            if !message.is_named() {
+                return send(&own.client, message, receive).await;
             }
-            let rows = self.prepared.send(&self.client, statement).await;
+            let rows = own.prepared.send(&own.client, message).await;
             forward(rows.map_err(session_error)?, receive).await
-        })
-    }
-
-    fn script<'a>(
-        &'a mut self,
-        text: String,
-        receive: &'a mut SqlReceiver<'a>,
-    ) -> SqlFuture<'a, ()> {
-        Box::pin(script(&self.client, text, receive))
+        },
+        script: script(&own.client, message, receive),
     }
 }
 
