@@ -42,7 +42,16 @@ impl RedisStore {
 
     /// Creates a builder with the settings of a store.
     pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(source.into())
+        RedisStoreBuilder {
+            source: source.into(),
+            options: SourceOptions::default(),
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_millis(500),
+            max_record_bytes: 8 << 20,
+            allow_eviction: false,
+            durability: Durability::default(),
+            checked_prefix: "idem".to_owned(),
+        }
     }
 }
 
@@ -61,19 +70,6 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    fn new(source: RedisSource) -> Self {
-        Self {
-            source,
-            options: SourceOptions::default(),
-            connect_timeout: Duration::from_secs(1),
-            response_timeout: Duration::from_millis(500),
-            max_record_bytes: 8 << 20,
-            allow_eviction: false,
-            durability: Durability::default(),
-            checked_prefix: "idem".to_owned(),
-        }
-    }
-
     /// Time limit for making a connection; default 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -250,7 +246,7 @@ impl RedisStoreBuilder {
         let reads_declarations = report.reads_declarations();
         let stages_large = reads_declarations && settings.durability == Durability::Acknowledged;
         let scripts = Scripts::new(&report);
-        Ok(RedisStore::new(RedisCore {
+        Ok(RedisStore(Arc::new(RedisCore {
             batches: Batches::new(
                 &scripts,
                 stages_large && matches!(link, Topology::Single(_)),
@@ -267,6 +263,6 @@ impl RedisStoreBuilder {
             transport,
             observers,
             max_record_bytes: self.max_record_bytes,
-        }))
+        })))
     }
 }

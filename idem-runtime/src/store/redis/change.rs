@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::notify::channel;
-use super::script::{Script, millis, unexpected};
+use super::script::{Script, millis};
 use super::store::RedisCore;
 use super::wire::decimal;
 use crate::store::{
@@ -25,15 +25,12 @@ impl RedisCore {
             .background
             .run("a renewal", &self.scripts.renew, &key.name(), &arguments)
             .await?;
-        if let Some(error) = answer.unreadable() {
-            return Ok(RenewReply::Unreadable(error));
-        }
-        match answer.code {
-            b'C' => Ok(RenewReply::Renewed),
-            b'L' => Ok(RenewReply::Reasserted),
-            b'S' => Ok(RenewReply::Lost),
-            _ => Err(unexpected()),
-        }
+        let replies = [
+            (b'C', RenewReply::Renewed),
+            (b'L', RenewReply::Reasserted),
+            (b'S', RenewReply::Lost),
+        ];
+        answer.among(RenewReply::Unreadable, replies)
     }
 
     /// Appends to the journal of a claim.
@@ -59,17 +56,17 @@ impl RedisCore {
             let (retain, sent) = (retain.as_bytes(), sent.as_bytes());
             let arguments: [&[u8]; 4] = [&claim, retain, sent, &journal[known..]];
             let answer = topology.run("an append", script, &name, &arguments).await?;
-            if let Some(error) = answer.unreadable() {
-                return Ok(AppendReply::Unreadable(error));
-            }
-            match answer.code {
-                b'C' => return Ok(AppendReply::Appended),
-                b'L' => return Ok(AppendReply::Reasserted),
-                b'S' => return Ok(AppendReply::Lost),
+            if answer.code == b'K' && known > 0 {
                 // The record was lost, or is that of a server that lacks the last appends.
-                b'K' if known > 0 => known = 0,
-                _ => return Err(unexpected()),
+                known = 0;
+                continue;
             }
+            let replies = [
+                (b'C', AppendReply::Appended),
+                (b'L', AppendReply::Reasserted),
+                (b'S', AppendReply::Lost),
+            ];
+            return answer.among(AppendReply::Unreadable, replies);
         }
     }
 
@@ -100,15 +97,12 @@ impl RedisCore {
         let (name, script) = (key.name(), &self.scripts.release);
         let answer = (self.link).run("a release", script, &name, &all[..arguments]);
         let answer = answer.await?;
-        if let Some(error) = answer.unreadable() {
-            return Ok(ReleaseReply::Unreadable(error));
-        }
-        match answer.code {
-            b'C' => Ok(ReleaseReply::Released),
-            b'S' => Ok(ReleaseReply::Superseded),
-            b'N' => Ok(ReleaseReply::Absent),
-            _ => Err(unexpected()),
-        }
+        let replies = [
+            (b'C', ReleaseReply::Released),
+            (b'S', ReleaseReply::Superseded),
+            (b'N', ReleaseReply::Absent),
+        ];
+        answer.among(ReleaseReply::Unreadable, replies)
     }
 
     /// Resolves a record for an operator.
@@ -129,18 +123,16 @@ impl RedisCore {
         let (name, script) = (key.name(), &self.scripts.resolve);
         let answer = self.link.run("a resolution", script, &name, &arguments);
         let answer = answer.await?;
-        if let Some(error) = answer.unreadable() {
-            return Ok(ResolveReply::Unreadable(error));
+        if answer.code == b'B' {
+            let lease_left = answer.millis()?;
+            return Ok(ResolveReply::Running { lease_left });
         }
-        match answer.code {
-            b'C' => Ok(ResolveReply::Resolved),
-            b'S' => Ok(ResolveReply::Changed),
-            b'B' => Ok(ResolveReply::Running {
-                lease_left: answer.millis()?,
-            }),
-            b'N' => Ok(ResolveReply::Absent),
-            _ => Err(unexpected()),
-        }
+        let replies = [
+            (b'C', ResolveReply::Resolved),
+            (b'S', ResolveReply::Changed),
+            (b'N', ResolveReply::Absent),
+        ];
+        answer.among(ResolveReply::Unreadable, replies)
     }
 
     /// Keeps a copy of another store's record.
@@ -179,10 +171,6 @@ impl RedisCore {
         arguments: &[&[u8]],
     ) -> Result<(), StoreError> {
         let answer = self.link.run(what, script, &key.name(), arguments).await?;
-        match answer.code {
-            b'C' | b'S' | b'N' => Ok(()),
-            _ if answer.unreadable().is_some() => Ok(()),
-            _ => Err(unexpected()),
-        }
+        answer.among(|_| (), [(b'C', ()), (b'S', ()), (b'N', ())])
     }
 }

@@ -21,7 +21,7 @@ use super::server::WriteConcern;
 use super::store::RedisCore;
 use super::wire::{Words, WriteCommand, decimal};
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, Header, Journal, JournalKind, OutcomeKind, Record, State};
+use crate::record::{Fence, Header, Journal, OutcomeKind, Record, State};
 use crate::store::pace::Crowded;
 use crate::store::{Admission, Boxed, RecordKey, StoreError};
 
@@ -185,20 +185,12 @@ impl RedisCore {
     ) -> Result<ClaimReply, StoreError> {
         let name = &*key.name();
         let lease = request.lease;
-        let proposed = Header {
-            state: if request.reconciles {
-                State::Reconciling { lease }
-            } else {
-                State::Pending { lease }
-            },
-            owner: request.owner,
-            fence: Fence::default(),
-            attempts: 0,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: request.types,
-            journal: JournalKind::None,
+        let state = if request.reconciles {
+            State::Reconciling { lease }
+        } else {
+            State::Pending { lease }
         };
+        let proposed = request.granted(state, Fence::default(), 0);
         let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
@@ -206,23 +198,18 @@ impl RedisCore {
             // Not a state of a record: a flag for the script.
             proposed[1] = b'S';
         }
-        let needs_record = request.needs == Needs::Record;
-        let words: &[u8] = match (request.any_type, needs_record, request.records_attempts) {
-            (false, false, false) => b"",
-            (true, false, false) => b"T",
-            (false, true, false) => b"R",
-            (true, true, false) => b"TR",
-            (false, false, true) => b"L",
-            (true, false, true) => b"TL",
-            (false, true, true) => b"RL",
-            (true, true, true) => b"TRL",
-        };
-        let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), words];
-        let arguments = if words.is_empty() {
-            &arguments[..3]
-        } else {
-            &arguments[..]
-        };
+        let (mut flags, mut count) = ([0; 3], 0);
+        for (is_set, flag) in [
+            (request.any_type, b'T'),
+            (request.needs == Needs::Record, b'R'),
+            (request.records_attempts, b'L'),
+        ] {
+            flags[count] = flag;
+            count += usize::from(is_set);
+        }
+        let flags = &flags[..count];
+        let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), flags];
+        let arguments = &arguments[..3 + usize::from(!flags.is_empty())];
         loop {
             let mut answer = self
                 .link
@@ -272,18 +259,8 @@ impl RedisCore {
 
 /// Writes the plain command.
 fn write(words: &mut Words<'_>, name: &str, request: &ClaimRequest, now: u64) {
-    let claim = Header {
-        state: State::Pending {
-            lease: request.lease,
-        },
-        owner: request.owner,
-        fence: Fence::new(now),
-        attempts: 1,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: request.types,
-        journal: JournalKind::None,
-    };
+    let lease = request.lease;
+    let claim = request.granted(State::Pending { lease }, Fence::new(now), 1);
     let retain = decimal(millis(claim.retain));
     words.command(&[
         &[b"SET", name.as_bytes(), &claim.encode()],
@@ -327,36 +304,23 @@ fn is_unknown_to(error: &RedisError) -> bool {
 mod tests {
     use super::*;
     use crate::identity::fingerprint::Fingerprint;
-    use crate::record::{AnswerTypes, Owner};
+    use crate::record::Owner;
 
     const RETAIN: Duration = Duration::from_secs(100);
 
     fn asks(fingerprint: u8) -> ClaimRequest {
         ClaimRequest {
-            owner: Owner::from_bytes([1; 16]),
             fingerprint: Fingerprint::from_bytes([fingerprint; 16]),
-            types: AnswerTypes::UNKNOWN,
-            any_type: false,
-            lease: Duration::from_secs(30),
-            retain: RETAIN,
-            max_attempts: None,
-            reconciles: false,
-            needs: Needs::Nothing,
             dated: false,
-            records_attempts: false,
+            ..ClaimRequest::new(Owner::from_bytes([1; 16]), Duration::from_secs(30), RETAIN)
         }
     }
 
     fn of(state: State) -> Record {
+        let owner = Owner::from_bytes([2; 16]);
         let header = Header {
-            state,
-            owner: Owner::from_bytes([2; 16]),
-            fence: Fence::new(5_000_000),
-            attempts: 1,
-            retain: RETAIN,
             fingerprint: Fingerprint::from_bytes([7; 16]),
-            types: AnswerTypes::UNKNOWN,
-            journal: JournalKind::None,
+            ..Header::new(state, owner, Fence::new(5_000_000), RETAIN)
         };
         Record::decode(header.encode().to_vec().into()).unwrap()
     }

@@ -2,7 +2,6 @@
 
 mod time;
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -321,13 +320,9 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("connected", &self.current().is_some())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Link {
+    connected: |it| it.current().is_some()
+});
 
 /// A link with a usable connection.
 #[derive(Clone)]

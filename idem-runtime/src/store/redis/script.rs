@@ -365,6 +365,19 @@ impl ScriptReply {
         }
     }
 
+    /// The reply to a script that returns one of these letters, or that the value is unreadable.
+    pub(super) fn among<T, const N: usize>(
+        &self,
+        unreadable: impl FnOnce(Unreadable) -> T,
+        replies: [(u8, T); N],
+    ) -> Result<T, StoreError> {
+        if let Some(error) = self.unreadable() {
+            return Ok(unreadable(error));
+        }
+        let found = replies.into_iter().find(|(code, _)| *code == self.code);
+        found.map(|(_, reply)| reply).ok_or_else(unexpected)
+    }
+
     /// The reply for a value that is not a string.
     pub(super) fn wrong_type() -> Self {
         Self {

@@ -1,6 +1,5 @@
 //! The public store and its state, as store and as cache.
 
-use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -128,10 +127,6 @@ pub(super) struct RedisCore {
 }
 
 impl RedisStore {
-    pub(super) fn new(core: RedisCore) -> Self {
-        Self(Arc::new(core))
-    }
-
     /// The selected warnings of the report, and those about the connections.
     fn warnings_that(&self, selects: impl Fn(&Finding) -> bool) -> Vec<String> {
         let mut warnings = self.0.report.warnings(selects);
@@ -147,14 +142,10 @@ impl RedisStore {
     }
 }
 
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("report", &self.0.report)
-            .field("link", &self.0.link)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(RedisStore {
+    report: |it| &it.0.report,
+    link: |it| &it.0.link
+});
 
 impl Store for RedisStore {
     fn claim<'a>(

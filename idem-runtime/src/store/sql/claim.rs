@@ -171,7 +171,7 @@ impl SqlStoreState {
 }
 
 /// The reply to a first claim.
-fn granted(fence: i64) -> ClaimReply {
+pub(super) fn granted(fence: i64) -> ClaimReply {
     ClaimReply::Granted {
         fence: Fence::new(fence.unsigned_abs()),
         attempt: FIRST,
@@ -182,12 +182,6 @@ fn granted(fence: i64) -> ClaimReply {
 
 /// The record of a first claim, except its fence.
 pub(super) fn fresh(request: &ClaimRequest) -> Header {
-    let state = State::Pending {
-        lease: request.lease,
-    };
-    Header {
-        fingerprint: request.fingerprint,
-        types: request.types,
-        ..Header::new(state, request.owner, Fence::default(), request.retain)
-    }
+    let lease = request.lease;
+    request.granted(State::Pending { lease }, Fence::default(), FIRST)
 }

@@ -117,13 +117,38 @@ pub(super) struct CommandQueue {
 }
 
 /// Commands in order of arrival, and their bytes in succession.
-#[derive(Default)]
-struct CommandLane {
-    commands: VecDeque<QueuedCommand>,
+struct Lane<C> {
+    commands: VecDeque<C>,
     bytes: Vec<u8>,
     /// Where the bytes of the first command begin.
     begin: usize,
 }
+
+impl<C> Default for Lane<C> {
+    fn default() -> Self {
+        Self {
+            commands: VecDeque::new(),
+            bytes: Vec::new(),
+            begin: 0,
+        }
+    }
+}
+
+impl<C> Lane<C> {
+    /// Drops the bytes in front once they are the larger part.
+    fn trim(&mut self) {
+        if self.commands.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.begin = 0;
+        } else if self.begin > self.bytes.len() / 2 {
+            self.bytes.drain(..self.begin);
+            self.begin = 0;
+        }
+    }
+}
+
+type CommandLane = Lane<QueuedCommand>;
 
 /// One or two commands of a sender.
 #[derive(Clone, Copy)]
@@ -220,24 +245,14 @@ impl CommandLane {
             end = next;
         }
         self.begin = end;
-        if self.commands.is_empty() {
+        let is_whole = self.commands.is_empty() && begin == 0 && first == 0;
+        if is_whole && out.is_empty() {
             // All bytes of all commands: no copy.
-            if out.is_empty() && begin == 0 && first == 0 {
-                mem::swap(out, &mut self.bytes);
-            } else {
-                out.extend_from_slice(&self.bytes[begin..end]);
-            }
-            self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
-            self.begin = 0;
+            mem::swap(out, &mut self.bytes);
         } else {
             out.extend_from_slice(&self.bytes[begin..end]);
-            // The bytes in front are dropped once they are the larger part.
-            if self.begin > self.bytes.len() / 2 {
-                self.bytes.drain(..self.begin);
-                self.begin = 0;
-            }
         }
+        self.trim();
         count
     }
 }
@@ -264,10 +279,7 @@ pub(crate) struct BatchCommand<'a> {
 #[derive(Default)]
 pub(super) struct BatchLane {
     script: Option<Arc<BatchScript>>,
-    commands: VecDeque<BatchedCommand>,
-    bytes: Vec<u8>,
-    /// Where the bytes of the first command begin.
-    begin: usize,
+    lane: Lane<BatchedCommand>,
     /// The bytes of the commands of a batch: key and arguments. Empty between two batches.
     batch: Vec<[Range<usize>; 2]>,
 }
@@ -311,7 +323,7 @@ impl BatchCommand<'_> {
 
 impl BatchLane {
     pub(super) fn len(&self) -> usize {
-        self.commands.len()
+        self.lane.commands.len()
     }
 
     /// Adds a command. All commands of a connection have one script.
@@ -319,12 +331,13 @@ impl BatchLane {
         if self.script.is_none() {
             self.script = Some(Arc::clone(command.script));
         }
-        let begin = self.bytes.len();
-        command.write_key(&mut self.bytes);
-        let key = self.bytes.len() - begin;
-        command.write_arguments(&mut self.bytes);
-        let arguments = self.bytes.len() - begin - key;
-        self.commands.push_back(BatchedCommand {
+        let bytes = &mut self.lane.bytes;
+        let begin = bytes.len();
+        command.write_key(bytes);
+        let key = bytes.len() - begin;
+        command.write_arguments(bytes);
+        let arguments = bytes.len() - begin - key;
+        self.lane.commands.push_back(BatchedCommand {
             slot,
             key,
             arguments,
@@ -341,18 +354,19 @@ impl BatchLane {
         mut keep: impl FnMut(SlotId) -> bool,
     ) -> usize {
         while self.batch.len() < most.min(MOST)
-            && let Some(member) = self.commands.front()
+            && let Some(member) = self.lane.commands.front()
         {
-            let arguments = self.begin + member.key;
+            let begin = self.lane.begin;
+            let arguments = begin + member.key;
             let end = arguments + member.arguments;
-            if self.has_key(&self.bytes[self.begin..arguments]) {
+            if self.has_key(&self.lane.bytes[begin..arguments]) {
                 break;
             }
             if keep(member.slot) {
-                self.batch.push([self.begin..arguments, arguments..end]);
+                self.batch.push([begin..arguments, arguments..end]);
             }
-            self.commands.pop_front();
-            self.begin = end;
+            self.lane.commands.pop_front();
+            self.lane.begin = end;
         }
         let count = self.batch.len();
         if count > 0
@@ -361,20 +375,12 @@ impl BatchLane {
             script.write(out, count);
             for part in [0, 1] {
                 for ranges in &self.batch {
-                    out.extend_from_slice(&self.bytes[ranges[part].clone()]);
+                    out.extend_from_slice(&self.lane.bytes[ranges[part].clone()]);
                 }
             }
             self.batch.clear();
         }
-        if self.commands.is_empty() {
-            self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
-            self.begin = 0;
-        } else if self.begin > self.bytes.len() / 2 {
-            // The bytes in front are dropped once they are the larger part.
-            self.bytes.drain(..self.begin);
-            self.begin = 0;
-        }
+        self.lane.trim();
         count
     }
 
@@ -383,14 +389,14 @@ impl BatchLane {
         // Keys have a common start and, nearly always, other ends.
         let end = |key: &[u8]| key.last_chunk::<8>().copied();
         self.batch.iter().any(|[other, _]| {
-            let other = &self.bytes[other.clone()];
+            let other = &self.lane.bytes[other.clone()];
             end(other) == end(key) && other == key
         })
     }
 
     /// Removes all commands.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = SlotId> + use<> {
-        let commands = mem::take(self).commands;
+        let commands = mem::take(self).lane.commands;
         commands.into_iter().map(|member| member.slot)
     }
 }

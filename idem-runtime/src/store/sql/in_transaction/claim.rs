@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::unknown_cause::Cause;
-use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, State};
+use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::store::sql::argument::SqlArgument;
-use crate::store::sql::claim::fresh;
+use crate::store::sql::claim::{fresh, granted};
 use crate::store::sql::columns::{HeaderColumns, displayed_operation, life_us};
 use crate::store::sql::compare_and_write::overtaken;
 use crate::store::sql::dialect::Dialect;
@@ -93,12 +93,7 @@ impl SqlStoreState {
             };
             if let Some(row) = row {
                 if row.is_of(&request.owner) {
-                    return Ok(ClaimReply::Granted {
-                        fence: Fence::new(row.fence().unsigned_abs()),
-                        attempt: first.attempts,
-                        fresh: true,
-                        journal: Journal::default(),
-                    });
+                    return Ok(granted(row.fence()));
                 }
                 if let Err(error) = row.readable(self.reads_bytes) {
                     self.undo_within(session.session, key).await?;
