@@ -121,117 +121,6 @@ impl LayeredStore {
             None => Ok(()),
         }
     }
-
-    async fn claim(
-        &self,
-        key: &RecordKey,
-        request: &ClaimRequest,
-        admission: &Admission,
-    ) -> Result<ClaimReply, StoreError> {
-        let copy_key = self.0.copy_key(key);
-        // A claim that reconciles an unknown outcome gets a known one as any other claim does.
-        if request.needs != Needs::Verdict
-            && let Some((record, left)) = self.0.finished(&copy_key, request.fingerprint).await
-        {
-            return Ok(ClaimReply::Done { record, left });
-        }
-        let since = Moment::now();
-        let reply = self.0.durable.claim(key, request, admission).await?;
-        if let ClaimReply::Done { record, left } = &reply
-            && is_final(&record.header)
-        {
-            self.0.copy(&copy_key, record.bytes(), *left, since);
-        }
-        Ok(reply)
-    }
-
-    async fn complete(
-        &self,
-        key: &RecordKey,
-        claim: Option<&Header>,
-        record: &Bytes,
-    ) -> Result<CompleteReply, StoreError> {
-        let Ok(header) = Header::decode(record) else {
-            return self.0.durable.complete(key, claim, record).await;
-        };
-        let copy_key = self.0.copy_key(key);
-        let mut sending = self.0.unacked.send(header.owner);
-        let reply = self.0.durable.complete(key, claim, record).await?;
-        let first = sending.acknowledged();
-        match &reply {
-            // A late answer is stored under the header of a later claim, so its bytes are not copied. Without a
-            // fingerprint a copy would answer every request, and without types every function; the stored record may have
-            // both.
-            CompleteReply::Stored { late: false }
-                if first
-                    && is_final(&header)
-                    && !header.fingerprint.is_none()
-                    && header.types != AnswerTypes::UNKNOWN =>
-            {
-                self.0.copy(&copy_key, record, header.retain, sending.sent);
-            }
-            CompleteReply::Stored { .. } => self.0.forget(&copy_key, None),
-            CompleteReply::Adopted { record, left } if is_final(&record.header) => {
-                self.0.copy(&copy_key, record.bytes(), *left, sending.sent);
-            }
-            _ => {}
-        }
-        Ok(reply)
-    }
-
-    async fn release(
-        &self,
-        key: &RecordKey,
-        owner: &Owner,
-        remains: Remains,
-        journals: Option<(&Journal, Option<&Journal>)>,
-    ) -> Result<ReleaseReply, StoreError> {
-        let reply = (self.0.durable)
-            .release(key, owner, remains, journals)
-            .await?;
-        if let ReleaseReply::Released | ReleaseReply::Absent = reply {
-            self.0.forget(&self.0.copy_key(key), Some(*owner));
-        }
-        Ok(reply)
-    }
-
-    async fn resolve(
-        &self,
-        key: &RecordKey,
-        (seen, journal): (&Header, Option<&Journal>),
-        record: &Bytes,
-    ) -> Result<ResolveReply, StoreError> {
-        let (copy_key, prefix) = (self.0.copy_key(key), Arc::from(key.prefix()));
-        let closed = if is_final(seen) {
-            Some(self.0.close(&prefix).await?)
-        } else {
-            None
-        };
-        let reply = self.0.resolve(key, seen, journal, record).await;
-        if reply.as_ref().is_err_and(StoreError::is_transient) {
-            // It may be executed yet, and then find copies of the answer in an epoch that was opened.
-            return reply;
-        }
-        if let Some(closed) = closed {
-            self.0.reopen(&prefix, closed).await?;
-        }
-        if let Ok(ResolveReply::Resolved) = reply {
-            // Watchers of the copy are notified.
-            self.0.forget(&copy_key, Some(seen.owner));
-        }
-        reply
-    }
-
-    async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
-        let copy_key = self.0.copy_key(key);
-        if let Some(copy) = copy_key.copy
-            && !self.0.breaker.is_open()
-            && let Ok(Some(watch)) = self.0.fast.watch(&copy).await
-        {
-            return Ok(Some(watch));
-        }
-        self.0.durable.watch(key).await
-    }
 }
 
 impl Store for LayeredStore {
@@ -241,7 +130,23 @@ impl Store for LayeredStore {
         request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.claim(key, request, admission))
+        StoreFuture::pending(async move {
+            let copy_key = self.0.copy_key(key);
+            // A claim that reconciles an unknown outcome gets a known one as any other claim does.
+            if request.needs != Needs::Verdict
+                && let Some((record, left)) = self.0.finished(&copy_key, request.fingerprint).await
+            {
+                return Ok(ClaimReply::Done { record, left });
+            }
+            let since = Moment::now();
+            let reply = self.0.durable.claim(key, request, admission).await?;
+            if let ClaimReply::Done { record, left } = &reply
+                && is_final(&record.header)
+            {
+                self.0.copy(&copy_key, record.bytes(), *left, since);
+            }
+            Ok(reply)
+        })
     }
 
     fn complete<'a>(
@@ -250,7 +155,34 @@ impl Store for LayeredStore {
         claim: Option<&'a Header>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.complete(key, claim, record))
+        StoreFuture::pending(async move {
+            let Ok(header) = Header::decode(record) else {
+                return self.0.durable.complete(key, claim, record).await;
+            };
+            let copy_key = self.0.copy_key(key);
+            let mut sending = self.0.unacked.send(header.owner);
+            let reply = self.0.durable.complete(key, claim, record).await?;
+            let first = sending.acknowledged();
+            match &reply {
+                // A late answer is stored under the header of a later claim, so its bytes are not copied. Without a
+                // fingerprint a copy would answer every request, and without types every function; the stored record may have
+                // both.
+                CompleteReply::Stored { late: false }
+                    if first
+                        && is_final(&header)
+                        && !header.fingerprint.is_none()
+                        && header.types != AnswerTypes::UNKNOWN =>
+                {
+                    self.0.copy(&copy_key, record, header.retain, sending.sent);
+                }
+                CompleteReply::Stored { .. } => self.0.forget(&copy_key, None),
+                CompleteReply::Adopted { record, left } if is_final(&record.header) => {
+                    self.0.copy(&copy_key, record.bytes(), *left, sending.sent);
+                }
+                _ => {}
+            }
+            Ok(reply)
+        })
     }
 
     fn release<'a>(
@@ -260,7 +192,15 @@ impl Store for LayeredStore {
         remains: Remains,
         journals: Option<(&'a Journal, Option<&'a Journal>)>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.release(key, owner, remains, journals))
+        StoreFuture::pending(async move {
+            let reply = (self.0.durable)
+                .release(key, owner, remains, journals)
+                .await?;
+            if let ReleaseReply::Released | ReleaseReply::Absent = reply {
+                self.0.forget(&self.0.copy_key(key), Some(*owner));
+            }
+            Ok(reply)
+        })
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
@@ -288,11 +228,40 @@ impl Store for LayeredStore {
         journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        StoreFuture::pending(self.resolve(key, (seen, journal), record))
+        StoreFuture::pending(async move {
+            let (copy_key, prefix) = (self.0.copy_key(key), Arc::from(key.prefix()));
+            let closed = if is_final(seen) {
+                Some(self.0.close(&prefix).await?)
+            } else {
+                None
+            };
+            let reply = self.0.resolve(key, seen, journal, record).await;
+            if reply.as_ref().is_err_and(StoreError::is_transient) {
+                // It may be executed yet, and then find copies of the answer in an epoch that was opened.
+                return reply;
+            }
+            if let Some(closed) = closed {
+                self.0.reopen(&prefix, closed).await?;
+            }
+            if let Ok(ResolveReply::Resolved) = reply {
+                // Watchers of the copy are notified.
+                self.0.forget(&copy_key, Some(seen.owner));
+            }
+            reply
+        })
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        StoreFuture::pending(self.watch(key))
+        StoreFuture::pending(async move {
+            let copy_key = self.0.copy_key(key);
+            if let Some(copy) = copy_key.copy
+                && !self.0.breaker.is_open()
+                && let Ok(Some(watch)) = self.0.fast.watch(&copy).await
+            {
+                return Ok(Some(watch));
+            }
+            self.0.durable.watch(key).await
+        })
     }
 
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {

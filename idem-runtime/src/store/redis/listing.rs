@@ -5,11 +5,9 @@
 //! with a lower count, which `SCAN` allows at any time.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::str::FromStr;
-use std::task::Poll;
 
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
 use super::failure::Failure;
@@ -262,7 +260,7 @@ impl RedisCore {
             let asked = names
                 .iter()
                 .map(|name| topology.run(WHAT, script, name, &arguments));
-            for (key, answer) in keys.iter().zip(all(asked).await) {
+            for (key, answer) in keys.iter().zip(join_all(asked).await) {
                 let answer = answer?;
                 // The value is not a record of idem.
                 if answer.unreadable().is_some() {
@@ -297,34 +295,6 @@ fn refused(failure: Failure) -> StoreError {
         return error.with_hint("listing records takes the right `+scan`");
     }
     error
-}
-
-/// The outputs of concurrent futures, in their order.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = futures
-        .map(|future| (Some(Box::pin(future)), None))
-        .collect();
-    poll_fn(|cx| {
-        let mut pending = false;
-        for (future, output) in &mut running {
-            if let Some(under_way) = future {
-                match Pin::new(under_way).poll(cx) {
-                    Poll::Ready(ready) => (*future, *output) = (None, Some(ready)),
-                    Poll::Pending => pending = true,
-                }
-            }
-        }
-        if pending {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
-    running
-        .into_iter()
-        .filter_map(|(_, output)| output)
-        .collect()
 }
 
 #[cfg(test)]

@@ -57,6 +57,41 @@ impl<'a> SqlArray<'a> {
         let at = self.at;
         self.calls.iter().map(move |call| call[at])
     }
+
+    /// The elements by their type; an array of NULL has that of bytes.
+    #[allow(dead_code, reason = "for some clients of PostgreSQL")]
+    pub(super) fn typed(&self) -> TypedElements<'a> {
+        fn all<'a, T>(
+            array: &SqlArray<'a>,
+            value: impl Fn(SqlArgument<'a>) -> Option<T>,
+        ) -> Vec<Option<T>> {
+            array.elements().map(value).collect()
+        }
+        match self.elements().next() {
+            Some(SqlArgument::Int(_)) => TypedElements::Ints(all(self, |element| match element {
+                SqlArgument::Int(number) => Some(number),
+                _ => None,
+            })),
+            Some(SqlArgument::Text(_)) => {
+                TypedElements::Texts(all(self, |element| match element {
+                    SqlArgument::Text(text) => Some(text),
+                    _ => None,
+                }))
+            }
+            _ => TypedElements::Bytes(all(self, |element| match element {
+                SqlArgument::Bytes(bytes) => Some(bytes),
+                _ => None,
+            })),
+        }
+    }
+}
+
+/// The elements of an array, by their type.
+#[allow(dead_code, reason = "for some clients of PostgreSQL")]
+pub(super) enum TypedElements<'a> {
+    Bytes(Vec<Option<&'a [u8]>>),
+    Ints(Vec<Option<i64>>),
+    Texts(Vec<Option<&'a str>>),
 }
 
 /// The arguments of a statement for one call, or for several.

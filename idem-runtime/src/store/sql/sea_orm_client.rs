@@ -5,9 +5,8 @@ mod query;
 mod sqlite;
 
 use std::borrow::Cow;
-use std::pin::pin;
-use std::task::{Context, Waker};
 
+use futures_util::FutureExt as _;
 use sea_orm::{
     ConnectionTrait as _, DatabaseBackend, DatabaseTransaction, DbErr, QueryResult, Statement,
     TryGetable, Value,
@@ -49,10 +48,7 @@ impl SqlSession for DatabaseTransaction {
 
     /// Polls it once, which sends it.
     fn start_script(&mut self, script: String) {
-        let mut cx = Context::from_waker(Waker::noop());
-        let _ = pin!(self.execute_unprepared(&script))
-            .as_mut()
-            .poll(&mut cx);
+        let _ = self.execute_unprepared(&script).now_or_never();
     }
 
     fn in_step(&mut self, _: usize) -> SqlFuture<'_, bool> {

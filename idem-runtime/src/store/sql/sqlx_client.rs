@@ -9,11 +9,9 @@ pub(super) mod sqlite;
 #[cfg(feature = "sqlite")]
 mod transaction_depth;
 
-use std::future::poll_fn;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures_core::stream::BoxStream;
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::pool::PoolConnection;
 use sqlx::{Arguments as _, Connection, Decode, Encode, Pool, Row, Transaction, Type};
@@ -59,10 +57,6 @@ fn code(error: &dyn DatabaseError) -> String {
     error.code().unwrap_or_default().into_owned()
 }
 
-async fn next<T>(stream: &mut BoxStream<'_, T>) -> Option<T> {
-    poll_fn(|cx| stream.as_mut().poll_next(cx)).await
-}
-
 /// A row of sqlx, and whether its column types are checked.
 struct SqlxRow<'r, R> {
     row: &'r R,
@@ -87,14 +81,21 @@ where
     }
 }
 
-/// A database of sqlx that has arrays, or leaves them out.
-trait SqlxArrays: sqlx::Database {
+/// A database of sqlx, with the properties that few databases have.
+trait SqlxDatabase: sqlx::Database {
     /// Adds an array.
-    fn add_array(arguments: &mut Self::Arguments, array: SqlArray<'_>) -> Result<(), BoxDynError>;
+    fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
+        Err("it has no arrays".into())
+    }
+
+    /// The number that a statement left for its client; 0: none.
+    fn last_insert_id(_: &Self::QueryResult) -> u64 {
+        0
+    }
 }
 
 /// The arguments of a statement, as sqlx has them.
-fn bound<D: SqlxArrays>(statement: &SqlStatement<'_>) -> Result<D::Arguments, SqlError>
+fn bound<D: SqlxDatabase>(statement: &SqlStatement<'_>) -> Result<D::Arguments, SqlError>
 where
     for<'a> &'a [u8]: Encode<'a, D> + Type<D>,
     for<'a> Option<&'a [u8]>: Encode<'a, D> + Type<D>,
@@ -116,9 +117,9 @@ where
     Ok(all)
 }
 
-/// The methods of a row, without that for bytes.
+/// The methods of a row, with the type of bytes.
 macro_rules! row {
-    () => {
+    ($Bytes:ty) => {
         fn columns(&self) -> usize {
             sqlx::Row::len(self.row)
         }
@@ -130,12 +131,16 @@ macro_rules! row {
         fn text(&self, column: usize) -> Result<Option<Cow<'_, str>>, SqlError> {
             Ok(self.value::<Option<&str>>(column)?.map(Cow::Borrowed))
         }
+
+        fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
+            Ok(self.value::<Option<$Bytes>>(column)?.map(Cow::from))
+        }
     };
 }
 
 /// The methods of a session, except `rollback` and `start_rollback`.
 ///
-/// A macro, because the types of sqlx have nothing in common. `last_insert_id` is a function of the database's module.
+/// A macro, because the types of sqlx have nothing in common.
 macro_rules! session {
     ($Db:ty) => {
         fn dialect(&self) -> &'static Dialect {
@@ -151,13 +156,13 @@ macro_rules! session {
                     let query = query.persistent(message.is_named());
                     // The check of the types is expensive.
                     let checks = !DIALECT.typed || !message.is_known();
-                    session!(@ forward session.fetch_many(query), checks, receive, message.known());
+                    session!(@ forward $Db, session.fetch_many(query), checks, receive, message.known());
                     Ok(())
                 }
             },
             script: async move {
                 let script = sqlx::raw_sql(sqlx::AssertSqlSafe(message));
-                session!(@ forward session.fetch_many(script), true, receive, ());
+                session!(@ forward $Db, session.fetch_many(script), true, receive, ());
                 Ok(())
             },
         }
@@ -182,13 +187,13 @@ macro_rules! session {
             })
         }
     };
-    (@ forward $results:expr, $checks:expr, $receive:ident, $row_is_read:expr) => {
+    (@ forward $Db:ty, $results:expr, $checks:expr, $receive:ident, $row_is_read:expr) => {
         let mut results = $results;
-        while let Some(part) = next(&mut results).await {
+        while let Some(part) = futures_util::StreamExt::next(&mut results).await {
             match part.map_err(|error| session_error(DIALECT, error))? {
                 sqlx::Either::Left(done) => $receive(SqlReply::Done {
                     affected: done.rows_affected(),
-                    last_insert_id: last_insert_id(&done),
+                    last_insert_id: <$Db as SqlxDatabase>::last_insert_id(&done),
                 })?,
                 sqlx::Either::Right(row) => {
                     $receive(SqlReply::Row(&SqlxRow {

@@ -4,10 +4,9 @@ mod connections;
 mod prepared;
 mod values;
 
-use std::future::poll_fn;
 use std::pin::pin;
 
-use futures_core::Stream as _;
+use futures_util::StreamExt as _;
 use tokio_postgres::{Client, Error, RowStream, SimpleQueryMessage, Transaction};
 
 use self::values::{Parameter, TextRow, TypedRow};
@@ -50,7 +49,7 @@ async fn send(
 /// Forwards the rows and the end of a statement.
 async fn forward(rows: RowStream, receive: &mut SqlReceiver<'_>) -> Result<(), SqlError> {
     let mut rows = pin!(rows);
-    while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+    while let Some(row) = rows.next().await {
         let row = row.map_err(session_error)?;
         receive(SqlReply::Row(&TypedRow(&row)))?;
     }

@@ -1,12 +1,11 @@
 //! A message on a connection, and its reply: a statement, or a script, whose rows diesel-async does not return.
 
-use std::future::poll_fn;
 use std::pin::pin;
 
 use diesel::connection::TransactionManagerStatus;
 use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
-use futures_core::Stream;
+use futures_util::StreamExt as _;
 
 use super::connection::{DieselConnection, broken, status};
 use super::query::DieselQuery;
@@ -122,7 +121,7 @@ where
 {
     let mut rows = pin!(conn.load(query).await?);
     let mut received = Ok(());
-    while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+    while let Some(row) = rows.next().await {
         let row = row?;
         if received.is_ok() {
             received = receive(SqlReply::Row(&DieselRow::new(&row)));

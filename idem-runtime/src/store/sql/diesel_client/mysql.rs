@@ -1,13 +1,13 @@
 //! Connections of diesel-async to MySQL and MariaDB.
 
 use std::io;
-use std::task::{Context, Waker};
 
 use diesel::mysql::Mysql;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::{Error, QueryResult};
 use diesel::sql_types::{BigInt, Untyped};
 use diesel_async::{AsyncConnectionCore as _, AsyncMysqlConnection, SimpleAsyncConnection as _};
+use futures_util::FutureExt as _;
 
 use super::connection::{DieselConnection, client_error, status};
 use super::message::{self, DieselMessage, forward};
@@ -44,10 +44,7 @@ impl DieselConnection for AsyncMysqlConnection {
         // The first may be held up by statements that diesel-async forgets before another message.
         for _ in 0..2 {
             let surplus = ReplyProbe { surplus: Some(0) };
-            let mut refused = self.execute_returning_count(surplus);
-            let _ = refused
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
+            let _ = self.execute_returning_count(surplus).now_or_never();
         }
     }
 

@@ -1,15 +1,12 @@
 //! Connections of diesel-async to PostgreSQL.
 
-use std::future::Future as _;
-use std::pin::pin;
-use std::task::{Context, Waker};
-
 use diesel::connection::TransactionManagerStatus;
 use diesel::pg::Pg;
 use diesel::query_builder::AstPass;
 use diesel::result::{DatabaseErrorKind, Error, QueryResult};
 use diesel::sql_types;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use futures_util::FutureExt as _;
 
 use super::connection::{DieselConnection, client_error, status};
 use super::query::{Array, DieselArrays};
@@ -36,7 +33,7 @@ impl DieselConnection for AsyncPgConnection {
 
     fn undo(&mut self) {
         // The first poll queues the message.
-        let _ = pin!(self.batch_execute("ROLLBACK")).poll(&mut Context::from_waker(Waker::noop()));
+        let _ = self.batch_execute("ROLLBACK").now_or_never();
         let status = status(self);
         if !matches!(status, TransactionManagerStatus::InError) {
             *status = TransactionManagerStatus::default();

@@ -8,7 +8,7 @@ use diesel::result::QueryResult;
 use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::{BigInt, Binary, HasSqlType, Nullable, Text, Untyped};
 
-use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::argument::{SqlArgument, SqlArray, TypedElements};
 use crate::store::sql::session::SqlStatement;
 
 /// A text with parameters, and their arguments.
@@ -85,25 +85,10 @@ impl<'a> Argument<'a> {
 
 impl<'a> Array<'a> {
     fn new(array: SqlArray<'a>) -> Self {
-        fn all<'a, T>(
-            array: SqlArray<'a>,
-            value: impl Fn(SqlArgument<'a>) -> Option<T>,
-        ) -> Hidden<Vec<Option<T>>> {
-            Hidden(array.elements().map(value).collect())
-        }
-        match array.elements().next() {
-            Some(SqlArgument::Int(_)) => Self::Ints(all(array, |element| match element {
-                SqlArgument::Int(number) => Some(number),
-                _ => None,
-            })),
-            Some(SqlArgument::Text(_)) => Self::Texts(all(array, |element| match element {
-                SqlArgument::Text(text) => Some(text),
-                _ => None,
-            })),
-            _ => Self::Bytes(all(array, |element| match element {
-                SqlArgument::Bytes(bytes) => Some(bytes),
-                _ => None,
-            })),
+        match array.typed() {
+            TypedElements::Bytes(all) => Self::Bytes(Hidden(all)),
+            TypedElements::Ints(all) => Self::Ints(Hidden(all)),
+            TypedElements::Texts(all) => Self::Texts(Hidden(all)),
         }
     }
 }

@@ -3,12 +3,9 @@
 //! A connection that has an abandoned message would give the reply to the next one. So a [`MySqlAsyncMessage`] that is dropped
 //! before its whole reply closes the connection, for all later users of it.
 
-use std::future::{Future as _, poll_fn};
-use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Context, Waker};
 
-use futures_core::Stream as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use mysql_async::prelude::{Protocol, Queryable as _};
 use mysql_async::{Connection, Params, QueryResult, Row, Statement, Value};
 
@@ -102,8 +99,7 @@ impl Drop for MySqlAsyncMessage<'_, '_> {
         if !self.is_answered
             && let Some(nothing) = NOTHING.get()
         {
-            let mut refused = self.conn.exec_iter(nothing, (0,));
-            let _ = Pin::new(&mut refused).poll(&mut Context::from_waker(Waker::noop()));
+            let _ = self.conn.exec_iter(nothing, (0,)).now_or_never();
         }
     }
 }
@@ -130,7 +126,7 @@ async fn forward<P: Protocol + Unpin>(
             Ok(None) => return received,
             Err(error) => return received.and(Err(session_error(error))),
         };
-        while let Some(row) = poll_fn(|cx| Pin::new(&mut rows).poll_next(cx)).await {
+        while let Some(row) = rows.next().await {
             match row {
                 Ok(row) if received.is_ok() => {
                     received = receive(SqlReply::Row(&MySqlAsyncRow(&row)));

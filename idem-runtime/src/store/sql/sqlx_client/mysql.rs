@@ -3,17 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode};
 use sqlx::{ConnectOptions as _, Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::{
-    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
-    session_error,
+    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
 };
 use crate::credentials::Credentials;
-use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends};
@@ -30,22 +27,14 @@ impl SqlSession for MySqlConnection {
     session!(rolls back MySql);
 }
 
-fn last_insert_id(done: &MySqlQueryResult) -> u64 {
-    done.last_insert_id()
-}
-
-impl SqlxArrays for MySql {
-    fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
-        Err("it has no arrays".into())
+impl SqlxDatabase for MySql {
+    fn last_insert_id(done: &MySqlQueryResult) -> u64 {
+        done.last_insert_id()
     }
 }
 
 impl SqlRow for SqlxRow<'_, MySqlRow> {
-    row!();
-
-    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
-        Ok(self.value::<Option<&[u8]>>(column)?.map(Cow::Borrowed))
-    }
+    row!(&[u8]);
 }
 
 impl ClientOptions for MySqlConnectOptions {

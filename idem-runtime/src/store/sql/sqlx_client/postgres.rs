@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{
-    PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgSslMode, PgTypeInfo, PgValueFormat,
-    PgValueRef,
+    PgArguments, PgConnectOptions, PgRow, PgSslMode, PgTypeInfo, PgValueFormat, PgValueRef,
 };
 use sqlx::{
     Arguments as _, ConnectOptions as _, Connection as _, Decode, Executor as _, PgConnection, Type,
@@ -14,11 +13,10 @@ use sqlx::{
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::{
-    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
-    session_error,
+    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
 };
 use crate::credentials::Credentials;
-use crate::store::sql::argument::{SqlArgument, SqlArray};
+use crate::store::sql::argument::{SqlArray, TypedElements};
 use crate::store::sql::bytea::bytea;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
@@ -40,37 +38,24 @@ impl SqlSession for PgConnection {
     }
 }
 
-fn last_insert_id(_: &PgQueryResult) -> u64 {
-    0
-}
-
-impl SqlxArrays for sqlx::Postgres {
+impl SqlxDatabase for sqlx::Postgres {
     fn add_array(arguments: &mut PgArguments, array: SqlArray<'_>) -> Result<(), BoxDynError> {
-        fn all<'a, T>(
-            array: SqlArray<'a>,
-            value: impl Fn(SqlArgument<'a>) -> Option<T>,
-        ) -> Vec<Option<T>> {
-            array.elements().map(value).collect()
-        }
-        match array.elements().next() {
-            Some(SqlArgument::Int(_)) => arguments.add(all(array, |element| match element {
-                SqlArgument::Int(number) => Some(number),
-                _ => None,
-            })),
-            Some(SqlArgument::Text(_)) => arguments.add(all(array, |element| match element {
-                SqlArgument::Text(text) => Some(text),
-                _ => None,
-            })),
-            _ => arguments.add(all(array, |element| match element {
-                SqlArgument::Bytes(bytes) => Some(bytes),
-                _ => None,
-            })),
+        match array.typed() {
+            TypedElements::Bytes(all) => arguments.add(all),
+            TypedElements::Ints(all) => arguments.add(all),
+            TypedElements::Texts(all) => arguments.add(all),
         }
     }
 }
 
 /// Bytes. In the simple protocol they are a text, which sqlx decodes in one of its formats only.
 struct Bytea<'r>(Cow<'r, [u8]>);
+
+impl<'r> From<Bytea<'r>> for Cow<'r, [u8]> {
+    fn from(bytes: Bytea<'r>) -> Self {
+        bytes.0
+    }
+}
 
 impl Type<sqlx::Postgres> for Bytea<'_> {
     fn type_info() -> PgTypeInfo {
@@ -89,13 +74,7 @@ impl<'r> Decode<'r, sqlx::Postgres> for Bytea<'r> {
 }
 
 impl SqlRow for SqlxRow<'_, PgRow> {
-    row!();
-
-    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
-        Ok(self
-            .value::<Option<Bytea<'_>>>(column)?
-            .map(|bytes| bytes.0))
-    }
+    row!(Bytea<'_>);
 }
 
 impl ClientOptions for PgConnectOptions {

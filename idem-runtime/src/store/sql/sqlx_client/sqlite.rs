@@ -6,20 +6,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::error::{BoxDynError, DatabaseError};
+use sqlx::error::DatabaseError;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteError, SqliteJournalMode, SqliteQueryResult, SqliteRow,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteError, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Executor as _, Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::transaction_depth;
 use super::{
-    ClientOfUrl, ClientOptions, SqlxArrays, SqlxRow, bound, next, of_url, row, session,
-    session_error,
+    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
 };
-use crate::store::sql::argument::SqlArray;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends};
@@ -82,22 +79,10 @@ impl SqlSession for SqliteConnection {
     }
 }
 
-fn last_insert_id(_: &SqliteQueryResult) -> u64 {
-    0
-}
-
-impl SqlxArrays for Sqlite {
-    fn add_array(_: &mut Self::Arguments, _: SqlArray<'_>) -> Result<(), BoxDynError> {
-        Err("it has no arrays".into())
-    }
-}
+impl SqlxDatabase for Sqlite {}
 
 impl SqlRow for SqlxRow<'_, SqliteRow> {
-    row!();
-
-    fn bytes(&self, column: usize) -> Result<Option<Cow<'_, [u8]>>, SqlError> {
-        Ok(self.value::<Option<&[u8]>>(column)?.map(Cow::Borrowed))
-    }
+    row!(&[u8]);
 }
 
 impl ClientOptions for SqliteConnectOptions {

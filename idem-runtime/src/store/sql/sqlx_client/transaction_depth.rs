@@ -5,10 +5,7 @@
 //! from then on, its count stays, and its next `BEGIN` is a `SAVEPOINT`: rolled back, that leaves the transaction
 //! open which it began, and every later commit releases a savepoint in it, and commits nothing.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
+use futures_util::FutureExt as _;
 use sqlx::sqlite::SqliteTransactionManager;
 use sqlx::{Executor as _, SqliteConnection};
 use sqlx_core::sql_str::SqlStr;
@@ -49,7 +46,8 @@ pub(crate) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::E
 
 /// As [`roll_back`], without waiting for it.
 pub(crate) fn start_rollback(conn: &mut SqliteConnection) {
-    let _ = sent(conn.execute(sqlx::raw_sql("BEGIN")));
+    // Polled once, which sends the command to the thread of the connection.
+    let _ = conn.execute(sqlx::raw_sql("BEGIN")).now_or_never();
     SqliteTransactionManager::start_rollback(conn);
 }
 
@@ -63,7 +61,8 @@ pub(crate) async fn close(conn: &mut SqliteConnection) {
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
         let begin = SqlStr::from_static("BEGIN");
-        if sent(SqliteTransactionManager::begin(conn, Some(begin))).is_pending() {
+        let begun = SqliteTransactionManager::begin(conn, Some(begin));
+        if begun.now_or_never().is_none() {
             break;
         }
     }
@@ -73,11 +72,7 @@ pub(crate) async fn close(conn: &mut SqliteConnection) {
 
 /// Sends a statement, without waiting for its reply.
 pub(crate) fn start(conn: &mut SqliteConnection, sql: String) {
-    let _ = sent(conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))));
-}
-
-/// Polls once, which sends a command to the thread of the connection.
-fn sent<F: Future>(command: F) -> Poll<F::Output> {
-    let mut cx = Context::from_waker(Waker::noop());
-    pin!(command).poll(&mut cx)
+    let _ = conn
+        .execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql)))
+        .now_or_never();
 }
