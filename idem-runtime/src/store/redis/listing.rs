@@ -345,17 +345,6 @@ mod tests {
     }
 
     #[test]
-    fn an_abbreviated_name_is_that_of_the_record() {
-        let long = "of a name that is longer than those of operations should be";
-        let request = request(Some(long));
-        let names = Names::new(&request);
-        let whole = RecordKey::new("shop*".into(), Operation::new(long), DIGEST);
-        let key = names.key(&whole.name()).unwrap();
-        assert_eq!(key.name(), whole.name());
-        assert_eq!(key.operation().as_str().len(), 48);
-    }
-
-    #[test]
     fn a_position_is_parsed_back() {
         for position in [
             ScanPosition::default(),
@@ -385,22 +374,5 @@ mod tests {
             let error = wrong.parse::<ScanPosition>().unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_step_is_made_on_the_node_of_its_position() {
-        let nodes = ["a", "b", "c"].map(|node| (node.to_owned(), ()));
-        assert_eq!(node_index(&nodes, 7, None).unwrap(), 0);
-        for (index, (node, ())) in nodes.iter().enumerate() {
-            assert_eq!(
-                node_index(&nodes, 7, Some(&(7, node.clone()))).unwrap(),
-                index
-            );
-        }
-        for gone in [(8, "b".to_owned()), (7, "d".to_owned())] {
-            let error = node_index(&nodes, 7, Some(&gone)).unwrap_err();
-            assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{gone:?}");
-        }
-        assert!(node_index::<()>(&[], 7, None).is_err());
     }
 }

@@ -78,7 +78,7 @@ impl Sentinels {
         for sentinel in &self.0.sentinels {
             queries.spawn(query(
                 sentinel.clone(),
-                self.0.election.service().to_owned(),
+                self.0.election.service.clone(),
                 limits,
             ));
         }
@@ -124,7 +124,7 @@ impl Sentinels {
 }
 
 debug_fields!(Sentinels {
-    service: |it| it.0.election.service()
+    service: |it| &it.0.election.service
 });
 
 /// The last known primary of a service, and the number of failovers.
@@ -136,16 +136,12 @@ struct Election {
 }
 
 impl Election {
-    pub(super) fn new(service: String) -> Self {
+    fn new(service: String) -> Self {
         Self {
             service,
             last: Lock::default(),
             generation: AtomicU64::new(0),
         }
-    }
-
-    fn service(&self) -> &str {
-        &self.service
     }
 
     /// Grows whenever another server has become the primary.
@@ -390,10 +386,7 @@ async fn catch_up(
     sentinel: &Endpoint,
     limits: ConnectionLimits,
 ) -> bool {
-    let Some(service) = election
-        .upgrade()
-        .map(|election| election.service().to_owned())
-    else {
+    let Some(service) = election.upgrade().map(|election| election.service.clone()) else {
         return false;
     };
     let asked = timeout(

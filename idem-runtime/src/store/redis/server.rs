@@ -21,15 +21,11 @@ use crate::store::server_clock::ServerClock;
 /// primary that is cut off goes on granting claims until it learns of its successor: all of these writes
 /// are forgotten, and bodies run again.
 ///
-/// Measured on a primary with two replicas under Sentinel (`docs/performance.md` in the repository): with `Acknowledged`
-/// up to 82 % of the bodies that run meanwhile run again, with `Replicated(1)` those on a primary that is parted
-/// together with one replica, and with `Replicated(2)` none. A client that knows the sentinels
-/// (`redis+sentinel://…`) leaves the former primary when they name another one.
-///
-/// A failover started by an operator is no better: `SENTINEL FAILOVER` promotes a replica while the old
-/// primary goes on, for most of a second here (`tests/stores/redis/failover`: 161 to 212 of 2,000 keys got two
-/// answers with `Acknowledged`, none with `Replicated(2)`). `CLUSTER FAILOVER` stops it first, and
-/// forgot nothing.
+/// With `Acknowledged` most bodies that run meanwhile may run again, with `Replicated(1)` those on a primary that is parted
+/// together with one replica, and with `Replicated(2)` of two replicas none: `docs/performance.md` in the repository has
+/// the measurements. A client that knows the sentinels (`redis+sentinel://…`) leaves the former primary when they name
+/// another one. `SENTINEL FAILOVER` by an operator is no better, because the old primary goes on meanwhile; `CLUSTER
+/// FAILOVER` stops it first.
 ///
 /// Where too few replicas are left, `Replicated` grants nothing: calls at the former primary are
 /// refused, and work again once the client reaches the new one.

@@ -157,7 +157,7 @@ impl Backend for MySql {
 
     #[cfg(feature = "mysql")]
     fn client(url: &str) -> ClientOfUrl {
-        sqlx_client::mysql::client(url)
+        sqlx_client::of_url::<sqlx::MySqlConnection>(url)
     }
 
     fn probe<'a>(session: &'a mut dyn SqlSession, _: &'a str) -> SqlFuture<'a, Probed> {

@@ -166,7 +166,7 @@ impl Backend for Postgres {
 
     #[cfg(feature = "postgres")]
     fn client(url: &str) -> ClientOfUrl {
-        sqlx_client::postgres::client(url)
+        sqlx_client::of_url::<sqlx::PgConnection>(url)
     }
 
     fn probe<'a>(session: &'a mut dyn SqlSession, table: &'a str) -> SqlFuture<'a, Probed> {

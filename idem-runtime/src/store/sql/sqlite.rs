@@ -114,7 +114,7 @@ impl Backend for Sqlite {
 
     #[cfg(feature = "sqlite")]
     fn client(url: &str) -> ClientOfUrl {
-        sqlx_client::sqlite::client(url)
+        sqlx_client::of_url::<sqlx::SqliteConnection>(url)
     }
 
     fn probe<'a>(session: &'a mut dyn SqlSession, _: &'a str) -> SqlFuture<'a, Probed> {
@@ -180,22 +180,11 @@ mod tests {
 
     #[test]
     fn the_kind_of_an_error_is_that_of_its_primary_code() {
+        let collision = |goes_on| SqlErrorKind::Collision { goes_on };
         for (code, message, kind) in [
-            (
-                5,
-                "database is locked",
-                SqlErrorKind::Collision { goes_on: true },
-            ),
-            (
-                517,
-                "database is locked",
-                SqlErrorKind::Collision { goes_on: false },
-            ),
-            (
-                6,
-                "database table is locked",
-                SqlErrorKind::Collision { goes_on: false },
-            ),
+            (5, "database is locked", collision(true)),
+            (517, "database is locked", collision(false)),
+            (6, "database table is locked", collision(false)),
             (3, "access permission denied", SqlErrorKind::Refused),
             (23, "authorization denied", SqlErrorKind::Refused),
             (9, "interrupted", SqlErrorKind::Busy),

@@ -1,11 +1,11 @@
 //! sqlx as a client: its connections are sessions, and its transactions those of callers.
 
 #[cfg(feature = "mysql")]
-pub(super) mod mysql;
+mod mysql;
 #[cfg(feature = "postgres")]
-pub(super) mod postgres;
+mod postgres;
 #[cfg(feature = "sqlite")]
-pub(super) mod sqlite;
+mod sqlite;
 #[cfg(feature = "sqlite")]
 mod transaction_depth;
 
@@ -293,7 +293,8 @@ where
 /// The client of a URL. The error of sqlx may quote it, with the password in it.
 pub(super) type ClientOfUrl = Option<Arc<dyn SqlClient>>;
 
-fn of_url<C>(url: &str) -> ClientOfUrl
+#[allow(private_bounds, reason = "the connections of sqlx have the bound")]
+pub(super) fn of_url<C>(url: &str) -> ClientOfUrl
 where
     C: Connection<Options: ClientOptions> + SqlSession + 'static,
 {

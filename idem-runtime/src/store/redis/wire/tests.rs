@@ -19,7 +19,6 @@ use crate::store::redis::failure::breaks_connection;
 
 mod peer;
 mod schedules;
-mod sockets;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
@@ -573,10 +572,16 @@ fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
     assert_eq!(queued.waited(), None);
     stalled.block_on(settle());
     assert!(queued.waited().is_some(), "it is in flight");
-    drop((queued, server));
-    // The senders left no place behind.
-    stalled.block_on(settle());
-    assert_eq!(wire.0.lock().slots.used(), 0);
+    // It ends with its runtime, and the commands with it.
+    drop(stalled);
+    let lost = timed_runtime().block_on(first_of(queued));
+    assert!(breaks_connection(&lost.unwrap_err()));
+    drop(server);
+    assert_eq!(
+        wire.0.lock().slots.used(),
+        0,
+        "the senders left their places"
+    );
 }
 
 /// A server with a text of zeros, and then another reply; and the most room that a read of it had.

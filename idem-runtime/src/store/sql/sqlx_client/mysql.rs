@@ -7,9 +7,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlSslMode}
 use sqlx::{ConnectOptions as _, Executor as _, MySql, MySqlConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::{
-    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
-};
+use super::{ClientOptions, SqlxDatabase, SqlxRow, bound, row, session, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
@@ -17,10 +15,6 @@ use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends}
 use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::MYSQL;
-
-pub(crate) fn client(url: &str) -> ClientOfUrl {
-    of_url::<MySqlConnection>(url)
-}
 
 impl SqlSession for MySqlConnection {
     session!(MySql);

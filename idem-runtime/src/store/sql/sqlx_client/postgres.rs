@@ -12,9 +12,7 @@ use sqlx::{
 };
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::{
-    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
-};
+use super::{ClientOptions, SqlxDatabase, SqlxRow, bound, row, session, session_error};
 use crate::credentials::Credentials;
 use crate::store::sql::argument::{SqlArray, TypedElements};
 use crate::store::sql::bytea::bytea;
@@ -24,10 +22,6 @@ use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends}
 use crate::store::transport;
 
 const DIALECT: &Dialect = Dialect::POSTGRES;
-
-pub(crate) fn client(url: &str) -> ClientOfUrl {
-    of_url::<PgConnection>(url)
-}
 
 impl SqlSession for PgConnection {
     session!(sqlx::Postgres);

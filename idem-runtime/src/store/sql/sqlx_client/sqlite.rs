@@ -14,9 +14,7 @@ use sqlx::{Executor as _, Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::transaction_depth;
-use super::{
-    ClientOfUrl, ClientOptions, SqlxDatabase, SqlxRow, bound, of_url, row, session, session_error,
-};
+use super::{ClientOptions, SqlxDatabase, SqlxRow, bound, row, session, session_error};
 use crate::store::sql::dialect::Dialect;
 use crate::store::sql::error::SqlError;
 use crate::store::sql::session::{SqlFuture, SqlReply, SqlRow, SqlSession, sends};
@@ -42,10 +40,6 @@ pub(super) fn lacks_files(error: &dyn DatabaseError) -> Option<io::Error> {
         return opened.filter(|error| LACKS.contains(&error.raw_os_error()));
     }
     None
-}
-
-pub(crate) fn client(url: &str) -> ClientOfUrl {
-    of_url::<SqliteConnection>(url)
 }
 
 // SQLite rolls back by itself, and sqlx does not notice: see `transaction_depth`.

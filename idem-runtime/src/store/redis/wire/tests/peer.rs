@@ -85,11 +85,6 @@ impl Peer {
         push
     }
 
-    /// Number of executed commands.
-    pub(super) fn executed(&self) -> usize {
-        self.executed.len()
-    }
-
     /// Whether `written` bytes include all replies to this sender.
     pub(super) fn has_replied(&self, sender: &Sender, written: usize) -> bool {
         let mut ends = sender.words.iter().map(|word| self.ends.get(word));
