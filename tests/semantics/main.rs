@@ -38,6 +38,7 @@ mod sealed_steps;
 mod shutdown;
 mod steps;
 mod support;
+mod suspended;
 mod tokens;
 mod types;
 mod unconfirmed;

@@ -5,9 +5,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// A future that ends when the clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -20,7 +19,9 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// The calendar time, for messages.
     fn calendar(&self) -> SystemTime;
 
-    /// Microseconds since 1970, from which a store in this process numbers its fences.
+    /// Microseconds since 1970.
+    ///
+    /// A store in this process numbers its fences from them.
     fn calendar_us(&self) -> u64 {
         let since = self.calendar().duration_since(SystemTime::UNIX_EPOCH);
         u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
@@ -32,20 +33,21 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 
 /// The machine's own clock, with timers of the polling tokio runtime.
 ///
+/// It counts the time for which the machine is suspended, in which leases of a store elapse: on Linux by
+/// `CLOCK_BOOTTIME`, on Windows by [`Instant`](std::time::Instant). Timers that came due in the meantime end within a
+/// second after it. macOS and the BSDs stop `Instant` during a suspension, and this clock with it. No clock counts a
+/// pause of a virtual machine whose host does not advance the guest's clocks.
+///
 /// `tokio::time::pause` does not affect it: its timers run in real time.
 #[derive(Debug)]
 pub struct SystemClock;
 
-impl SystemClock {
-    fn start() -> Instant {
-        static START: OnceLock<Instant> = OnceLock::new();
-        *START.get_or_init(Instant::now)
-    }
-}
+/// Longest timer of tokio, whose clock stops while the machine is suspended.
+const LONGEST_TIMER: Duration = Duration::from_secs(1);
 
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
-        Self::start().elapsed()
+        continuous::since_first_use()
     }
 
     fn calendar(&self) -> SystemTime {
@@ -53,7 +55,47 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, moment: Duration) -> Sleep {
-        Box::pin(tokio::time::sleep_until((Self::start() + moment).into()))
+        Box::pin(async move {
+            let mut left = moment.saturating_sub(SystemClock.now());
+            while !left.is_zero() {
+                let timer = left.min(LONGEST_TIMER);
+                tokio::time::sleep(timer).await;
+                // Less by more than the timer after a suspension.
+                left = (left - timer).min(moment.saturating_sub(SystemClock.now()));
+            }
+        })
+    }
+}
+
+/// The clock of the platform that goes on during a suspension.
+#[cfg(target_os = "linux")]
+mod continuous {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    pub(super) fn since_first_use() -> Duration {
+        static START: OnceLock<Duration> = OnceLock::new();
+        let now = since_boot();
+        now.saturating_sub(*START.get_or_init(|| now))
+    }
+
+    pub(super) fn since_boot() -> Duration {
+        let time = clock_gettime(ClockId::Boottime);
+        Duration::try_from(time).expect("the time since boot is not negative")
+    }
+}
+
+/// The platform's `Instant`.
+#[cfg(not(target_os = "linux"))]
+mod continuous {
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant};
+
+    pub(super) fn since_first_use() -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 }
 
@@ -222,3 +264,38 @@ mod manual {
 
 #[cfg(any(test, feature = "testing"))]
 pub use manual::ManualClock;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// `/proc/uptime` counts suspensions, and `Instant` does not.
+    ///
+    /// It counts the offset of a time namespace, too: `unshare --map-root-user --time --boottime 100000 --fork` before
+    /// the test program shows the difference on a machine that was never suspended.
+    #[test]
+    fn the_clock_of_the_system_counts_suspensions() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+            Duration::from_secs_f64(seconds)
+        };
+        // It is rounded down to hundredths.
+        let rounding = Duration::from_millis(10);
+        let (before, now, after) = (uptime(), continuous::since_boot(), uptime());
+        assert!(
+            before <= now && now <= after + rounding,
+            "{before:?} {now:?} {after:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_timer_of_the_system_ends_at_its_moment() {
+        let clock = SystemClock;
+        for millis in [0, 1, 20] {
+            let moment = clock.now() + Duration::from_millis(millis);
+            clock.sleep_until(moment).await;
+            assert!(clock.now() >= moment);
+        }
+    }
+}

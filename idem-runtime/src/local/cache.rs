@@ -6,7 +6,7 @@
 //! used until `sent + min(left, max_age)`: `left` is the remaining life of the record by the store's reply, and `sent`
 //! is when the request was sent, before `left` could count. So no entry outlives its record, and a withdrawn answer is
 //! gone `max_age` after its withdrawal, by any engine and with or without a notification: it was read before, and so
-//! its entry is older. Both times are those of the engine's clock, which stops while the machine is suspended.
+//! its entry is older. Both times are those of the engine's clock: on macOS a suspension of the machine prolongs them.
 //!
 //! That bound is the promise. The following mechanism reduces it to milliseconds, or to nothing at all, nearly always.
 //!

@@ -21,6 +21,8 @@
 //! that a failover is not a step and a step is reported more than once. A [`MemoryStore`](memory::MemoryStore) has a
 //! clock that does not step. A suspended process whose monotonic clock stops meanwhile (Linux, macOS) finds the
 //! server's clock ahead when it wakes up, which is reported as a step: its leases have ended by as much.
+//! On Linux and Windows the engine knows that before it has a reply, because
+//! [`SystemClock`](crate::clock::SystemClock) counts suspensions.
 //!
 //! After a step forward an engine renews immediately each lease whose renewal was due within the step. A lease that has
 //! lapsed by the step is renewed as well, unless another caller has claimed the key since: then the owner

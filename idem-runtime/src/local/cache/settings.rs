@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Upper bound of shards: enough that two threads seldom contend.
 const SHARDS: usize = 32;
-/// A shard with fewer entries or bytes than these would be full too soon.
+/// A shard with fewer entries or bytes would be full too soon.
 const ENTRIES_PER_SHARD: usize = 64;
 const BYTES_PER_SHARD: usize = 1 << 20;
 
@@ -36,7 +36,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// # Cached answers
 ///
 /// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if they are): of
-/// calls that ran here, and of those that were replayed or waited for here. Not [unknown](crate::ErrorKind::Unknown)
+/// calls that ran, were replayed or were followed in this process. Not [unknown](crate::ErrorKind::Unknown)
 /// outcomes and answers that were [not stored](crate::ErrorKind::NotStored). A call with other arguments is a
 /// [mismatch](crate::ErrorKind::Mismatch) as before, and operations with `on_duplicate = reject` always query the
 /// store. An answer is not used for longer than its record lives.
@@ -45,8 +45,8 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///
 /// # Resets
 ///
-/// A finished answer is withdrawn by [`Entry::reset`](crate::admin::Entry::reset), and one that an operator gave by another
-/// [`Entry::resolve`](crate::admin::Entry::resolve).
+/// [`Entry::reset`](crate::admin::Entry::reset) withdraws a finished answer, and another
+/// [`Entry::resolve`](crate::admin::Entry::resolve) an operator's.
 ///
 /// - By this engine: at once. From before the request to the store until `reset` has returned, and after it, the old
 ///   answer is not replayed by this engine.
@@ -57,7 +57,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is the promise, and
 ///   the only bound where the store sends no notifications: in SQL and layers on it, for a Redis user without the
 ///   rights (then there is a warning), and for records that are deleted or changed past idem. Time in which the machine
-///   is suspended does not count.
+///   is suspended counts as far as [the clock](crate::clock::SystemClock) counts it: not on macOS.
 ///
 /// So set `max_age` to the time that an operator can wait after a reset before the call is made again. A hot
 /// key costs one request to the store in each `max_age`.
@@ -94,16 +94,18 @@ impl LocalCache {
         }
     }
 
-    /// The most answers to keep; default 10,000, at least 1. Beyond that, an answer is evicted that has not been used
-    /// recently.
+    /// The most answers to keep; default 10,000, at least 1.
+    ///
+    /// Beyond that, an answer is evicted that has not been used recently.
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
         self
     }
 
-    /// The most bytes of cached answers; default 32 MiB, at least 1 KiB. Each answer counts as it is stored,
-    /// with 200 bytes for its bookkeeping. An answer of more than a thirty-second of this, or of 1 MiB
-    /// where that is more, may find no room.
+    /// The most bytes of cached answers; default 32 MiB, at least 1 KiB.
+    ///
+    /// Each answer counts as it is stored, with 200 bytes for its bookkeeping. An answer of more than a thirty-second of
+    /// this, or of 1 MiB where that is more, may find no room.
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
