@@ -10,6 +10,10 @@
 //! reset has closed it before or meanwhile. While it is closed nothing is copied and nothing answered from copies. An
 //! epoch that stays closed, because of several resets at a time, or because the process that closed it is gone or does
 //! not know whether it has reset the key, is opened by any process that notices.
+//!
+//! A process that was stalled after closing the epoch closes it again before its reset. A reset that the durable store
+//! executes later than that finds the epoch open, with copies of the answer, and its process closes it again *after* the
+//! reset: until then, and for as long as the copies live if that process ends in between, they give the old answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +27,7 @@ use crate::record::transition::ClaimRequest;
 use crate::record::{Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 
-/// How long only the process that closed an epoch may open it.
+/// [`Epochs::abandoned`] outside of tests.
 const ABANDONED: Duration = Duration::from_secs(10);
 /// How long the epoch of an unused prefix is still read.
 const IDLE: Duration = Duration::from_secs(30);
@@ -32,6 +36,8 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Epochs {
     pub(super) trust: Duration,
+    /// How long only the process that closed an epoch may open it, besides the time of trust.
+    pub(super) abandoned: Duration,
     prefixes: Lock<HashMap<Arc<str>, PrefixEpoch>>,
 }
 
@@ -106,6 +112,7 @@ impl Epochs {
     pub(super) fn new(trust: Duration) -> Self {
         Self {
             trust,
+            abandoned: ABANDONED,
             prefixes: Lock::default(),
         }
     }
@@ -184,13 +191,20 @@ impl Epochs {
         }
     }
 
+    /// Whether no other process can have opened an epoch that was closed so long ago.
+    ///
+    /// Half of the time in which none does is left for the reset.
+    pub(super) fn is_surely_closed(&self, passed: Duration) -> bool {
+        passed < self.abandoned / 2 + self.trust
+    }
+
     /// The header of an epoch whose closing process must be gone.
     ///
     /// It has been closed for too long.
     pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
         let prefixes = self.prefixes.lock();
         let known = prefixes.get(prefix)?.known.as_ref()?;
-        let patience = ABANDONED + self.trust;
+        let patience = self.abandoned + self.trust;
         match known.epoch {
             Epoch::Closed(header) if now.duration_since(known.since) >= patience => Some(header),
             _ => None,

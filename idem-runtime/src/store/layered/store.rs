@@ -82,7 +82,9 @@ use crate::store::{
 /// fast store restores, and in caches of other processes. A process answers from copies only while its last reading of
 /// the epoch is within [`trust`](super::LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes
 /// anything: so no caller gets the old answer after a caller may have got a new one. When the durable store stops
-/// replying, copies are therefore trusted that long.
+/// replying, copies are therefore trusted that long. A reset that the durable store executes 5 s after its request or
+/// later is the exception: old copies may answer until `Entry::reset` returns, and if its process ends before that, until
+/// they expire or [`LayeredStore::forget`] removes them.
 ///
 /// # A fast store that is down when the process starts
 ///
