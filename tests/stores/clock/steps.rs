@@ -1,13 +1,17 @@
 //! The clock of a server steps.
 
+use idem_runtime::ErrorKind;
 use idem_tests::shop::{happened, until};
 
 use super::fixture::{Fixture, LEASE, started};
 use super::servers::{ClockedServer, on_each_server};
 
+const HOUR: i64 = 60 * 60;
+
 on_each_server! {
     a_step_is_reported, a_renewal_sees_a_step, a_step_within_a_lease_renews_it_at_once,
     a_lease_that_a_step_has_ended_is_renewed_unless_taken_over,
+    an_hour_back_and_forth_starts_no_second_body,
     limit_a_step_of_more_than_the_lease_starts_a_second_body,
 }
 
@@ -61,6 +65,31 @@ async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedSe
     other.finds_running("a").await;
     running.end().await.unwrap();
     assert_eq!(fixture.events.count("lease lost"), 0);
+}
+
+/// Claims and answers are kept longer by the step back, and then sooner by the step forward, which is less than their
+/// life.
+async fn an_hour_back_and_forth_starts_no_second_body<P: ClockedServer>() {
+    let (clock, server, fixture) = started::<P>().await;
+    let other = Fixture::of(&server).await;
+    fixture.pay("before").await.unwrap();
+    let running = fixture.begin("running").await;
+    clock.set(-HOUR);
+    other.finds_running("running").await;
+    other.pay("between").await.unwrap();
+    let later = other.begin("later").await;
+    running.end().await.unwrap();
+    later.end().await.unwrap();
+    for seconds in [-HOUR, 0] {
+        clock.set(seconds);
+        for key in ["before", "running", "between", "later"] {
+            for process in [&fixture, &other] {
+                let refused = process.pay(key).await.unwrap_err();
+                let is_duplicate = matches!(refused.kind(), ErrorKind::Duplicate { .. });
+                assert!(is_duplicate, "{key} at {seconds}: {refused}");
+            }
+        }
+    }
 }
 
 /// Documented as a limit of leases: no store of this kind works without a clock.
