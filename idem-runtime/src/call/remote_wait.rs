@@ -108,8 +108,8 @@ impl RemoteWait {
                     {
                         watch.missed();
                     }
-                    if let Some(word) = self.leader.land_from_afar(outcome) {
-                        word.told().await;
+                    if let Some(last) = self.leader.notify_last(outcome) {
+                        last.sent().await;
                     }
                     return;
                 }

@@ -11,15 +11,19 @@ use crate::record::OutcomeKind;
 pub struct CallEnd {
     /// How it ended.
     pub outcome: CallOutcome,
-    /// The number of the attempt whose answer the call got, or that ran its body. 0: there is none, or it is not known.
+    /// The number of the attempt that gave the answer or ran the body.
+    ///
+    /// 0: there is none, or it is not known.
     pub attempt: u16,
     /// Whether the answer came from the [local cache](crate::cache::LocalCache).
     pub local: bool,
     /// The time of its body; `None`: it did not run.
     pub body: Option<Duration>,
-    /// The time of its requests to the store, with retries and pauses between them: for the claim or the stored
-    /// answer, and for the answer of its body. Steps count as time of the body. `None`: an answer was at hand in this
-    /// process, or the call was refused without the store.
+    /// The time of its requests to the store.
+    ///
+    /// With retries and the pauses between them, for the claim or the stored answer, and for the answer of its body.
+    /// Steps count as time of the body. `None`: an answer was at hand in this process, or the call was refused without
+    /// the store.
     pub store: Option<Duration>,
     /// The time for which it waited for the body of another call; `None`: it did not wait.
     pub waited: Option<Duration>,
@@ -45,11 +49,11 @@ impl CallEnd {
 pub enum CallOutcome {
     /// The body of this call ran, and its result is the answer.
     Executed(CallResult),
-    /// The reconcile hook of this call found the answer of an earlier attempt.
+    /// Its reconcile hook found the answer of an earlier attempt.
     Reconciled(CallResult),
-    /// The call got a stored answer, or that of another call for which it waited.
+    /// The call got a stored answer, or that of its leader.
     Replayed(CallResult),
-    /// The body of this call ran, or was about to, and the answer of another attempt counts.
+    /// Another attempt's answer counts, although the body ran or was granted.
     Adopted(CallResult),
     /// The body ran without protection.
     Unprotected(CallResult),

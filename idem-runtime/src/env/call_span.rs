@@ -12,7 +12,7 @@ use crate::env::call_end::CallEnd;
 use crate::env::call_end::CallOutcome;
 use crate::identity::key::KeyDigest;
 
-/// The span of a call, or of what a call has left to the background.
+/// The span of a call, or of its background work.
 #[derive(Clone, Debug)]
 pub(crate) struct CallSpan {
     #[cfg(feature = "tracing")]
@@ -49,7 +49,7 @@ impl CallSpan {
         Self { span }
     }
 
-    /// The span of the code that runs.
+    /// The span of the caller.
     pub(crate) fn current() -> Self {
         Self {
             span: Span::current(),
@@ -107,13 +107,13 @@ pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Whether a person should look at the span: a trace with it is marked as failed.
+/// Whether a trace with the span is marked as failed.
 #[cfg(feature = "tracing")]
 fn is_failure(outcome: CallOutcome) -> bool {
     match outcome {
         CallOutcome::Panicked => true,
         CallOutcome::Refused(kind) => {
-            // What ordinary duplicates, clients and limits cause is no failure of the service.
+            // Refusals of duplicates, clients and limits are no failure of the service.
             !matches!(
                 kind,
                 "running"
@@ -168,8 +168,9 @@ impl CallSpan {
     pub(crate) const fn record(&self, _: &CallEnd) {}
 }
 
-/// The span in which the renewals of a lease are. Emptied with the last renewal, so that a context that outlives its
-/// call does not keep the span open.
+/// The span of a lease's renewals.
+///
+/// Emptied with the last renewal, because a context that outlives its call would otherwise keep the span open.
 #[derive(Debug, Default)]
 pub(crate) struct HeldSpan {
     #[cfg(feature = "tracing")]
@@ -177,7 +178,7 @@ pub(crate) struct HeldSpan {
 }
 
 impl HeldSpan {
-    /// Holds the span of the code that runs.
+    /// Holds the span of the caller.
     #[cfg(feature = "tracing")]
     pub(crate) fn hold_current(&self) {
         let span = CallSpan::current();

@@ -1,4 +1,4 @@
-//! Catches a panic as a value, so that the call can be settled first.
+//! Catches a panic as a value, before which the call is settled.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};

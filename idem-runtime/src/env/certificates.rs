@@ -3,7 +3,6 @@
 //! Libraries accept a file without a certificate in it, and detect a wrong key only when they connect; here both are
 //! refused. An error does not repeat the text that a PEM error quotes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
@@ -21,14 +20,10 @@ pub struct Certificates {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates")
-            .field("root_certificate", &self.root_certificate.is_some())
-            .field("client", &self.client.is_some())
-            .finish()
-    }
-}
+debug_fields!(Certificates {
+    root_certificate: |it| it.root_certificate.is_some(),
+    client: |it| it.client.is_some()
+});
 
 /// Certificates of the client, and their key.
 type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -40,8 +35,10 @@ impl Certificates {
         self.root_certificate.is_none() && self.client.is_none()
     }
 
-    /// The settings of connections, with the process's provider of cryptography if the application has chosen one, and
-    /// ring if not: rustls panics in a process whose crates have several and which has chosen none.
+    /// The settings of connections.
+    ///
+    /// With the provider of cryptography that the application has chosen, else ring: rustls panics in a process that has
+    /// chosen none and whose crates have several.
     ///
     /// # Errors
     ///
@@ -69,7 +66,7 @@ impl Certificates {
     fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
         let Some(pem) = &self.root_certificate else {
-            // Files that are none are passed over, as other programs do.
+            // As in other programs, unreadable files are skipped.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 let problem = "this system has no certificates of authorities; install them (`ca-certificates`), or give \

@@ -36,7 +36,7 @@ impl Credentials {
         }
     }
 
-    /// The name of the user, in place of the one in the URL.
+    /// The name of the user, in place of the URL's.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
@@ -77,9 +77,10 @@ where
 }
 
 impl CredentialsProvider {
-    /// Connects with the credentials of a call; once more, if they are refused and another call returns others.
+    /// Connects with the credentials of a call of the provider.
     ///
-    /// The same ones are not sent again, because a server may lock a user after some failures.
+    /// After a refusal once more, with those of another call. The same ones are not sent again, because a server may lock
+    /// a user after some failures.
     ///
     /// For a connection that is none of this crate's. The outer error is that of the provider, which may take half of
     /// `connect_timeout` for each call.
@@ -114,9 +115,10 @@ impl CredentialsProvider {
         }
     }
 
-    /// Calls the provider, which may take half of the time of a connection attempt.
+    /// The credentials of a call of the provider.
     ///
-    /// For a client library that asks for them; otherwise [`log_in`](Self::log_in).
+    /// The provider may take half of `connect_timeout`. For a client library that asks for them; otherwise
+    /// [`log_in`](Self::log_in).
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// The passwords that a server that refuses each got from a provider of these.
+    /// The passwords of this provider that a refusing server received.
     async fn refused(passwords: [&'static str; 2]) -> Vec<String> {
         let (rest, sent) = (Mutex::new(passwords.into_iter()), Mutex::new(Vec::new()));
         let provider = CredentialsProvider::from(move || {

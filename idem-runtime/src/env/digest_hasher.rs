@@ -31,7 +31,7 @@ impl BuildHasher for Spread {
     }
 }
 
-/// Multiplies the halves of 16 bytes at a time, and folds the product.
+/// The hasher: multiplies halves of 16 bytes, and folds the product.
 #[derive(Debug)]
 pub(crate) struct Mixer {
     secret: [u64; 2],
@@ -84,8 +84,9 @@ mod tests {
     use super::*;
     use crate::identity::key::KeyDigest;
 
-    /// Digests that differ in one bit each, unlike those of SHA-256: still spread over the lowest bits, which select
-    /// the place, and over the highest, which distinguish the digests of one place.
+    /// Digests that differ in one bit each, unlike those of SHA-256.
+    ///
+    /// The lowest bits select the place, and the highest distinguish the digests of one place.
     #[test]
     fn neighbours_are_spread() {
         let spread = Spread::default();

@@ -15,7 +15,7 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Waits for the lock.
+    /// Locks it, as soon as it is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use self::handles::{Handles, MESSAGES_SKIPPED, Operations, SUBSCRIPTIONS_LOST};
 use super::observer::{Event, EventKind, Observer};
 use crate::record::OutcomeKind;
 
-/// The observer that counts and times calls, by the recorder of the crate [`metrics`].
+/// The observer for the crate [`metrics`]: counts and times calls.
 ///
 /// [`guide::observing`](crate::guide::observing) has the list of its metrics: their names, labels and units are stable.
 /// Labels are the name of the operation, and words of closed sets; never a key. The first 500 operations have a label of
@@ -28,7 +28,7 @@ use crate::record::OutcomeKind;
 /// # Cost
 ///
 /// An operation registers its metrics at its first call. After that, an event allocates nothing, takes no lock, and adds
-/// to the atomics of the recorder. A call that queries the store reads the clock for its histograms; one that is
+/// to the atomics of the recorder. A call that queries the store reads the clock for its histograms; a call that is
 /// answered in this process does not.
 pub struct MetricsObserver {
     operations: Operations,
@@ -43,9 +43,9 @@ struct EngineHandles {
 }
 
 impl MetricsObserver {
-    /// Bounds of histograms in seconds, from 0.1 ms to 1 min, for exporters that need some.
+    /// Bounds of histograms in seconds, for exporters that need some.
     ///
-    /// With `metrics-exporter-prometheus`: `PrometheusBuilder::set_buckets`.
+    /// From 0.1 ms to 1 min. With `metrics-exporter-prometheus`: `PrometheusBuilder::set_buckets`.
     pub const SECONDS: [f64; 18] = [
         0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
         2.5, 5.0, 10.0, 30.0, 60.0,
@@ -67,7 +67,7 @@ impl MetricsObserver {
         }
     }
 
-    /// Sets `idem_unknown_records`, the number of records of an unknown outcome that the store holds.
+    /// Sets `idem_unknown_records`, the store's number of unknown outcomes.
     ///
     /// No call knows it: list them every few minutes, in one process.
     ///

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Largest difference between the progress of the calendar and of the monotonic clock.
+/// Largest difference between the progress of the two clocks.
 ///
 /// It is larger after the machine was suspended, or its calendar was set.
 const STEADY: Duration = Duration::from_millis(50);

@@ -22,7 +22,9 @@ pub struct Event<'a> {
     /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
     /// [digest key](crate::EngineBuilder::digest_key).
     pub key: Option<&'a KeyDigest>,
-    /// The [label](macro@crate::idempotent#label) of the key, for an event of a claim or a refusal whose call has one.
+    /// The [label](macro@crate::idempotent#label) of the key.
+    ///
+    /// For an event of a claim or a refusal whose call has one.
     pub label: Option<&'a str>,
     /// The kind of the event.
     pub kind: EventKind<'a>,
@@ -77,14 +79,14 @@ pub enum EventKind<'a> {
     Completed {
         /// The kind of the stored outcome.
         outcome: OutcomeKind,
-        /// The claim had lapsed or was lost, and no other attempt held it.
+        /// The claim had lapsed or was lost, without a successor.
         late: bool,
         /// Why an unknown outcome is unknown: the predicate of "the body …".
         cause: Option<&'static str>,
     },
     /// The claim was granted to find out about an earlier attempt first.
     Reconciling {
-        /// The number of attempts that were started before and are not accounted for.
+        /// The number of earlier attempts that are not accounted for.
         attempts: u16,
     },
     /// The reconcile hook has a verdict.
@@ -94,8 +96,9 @@ pub enum EventKind<'a> {
         /// Why the verdict is unknown, for a person.
         why: Option<&'a str>,
     },
-    /// The body runs without protection, because the store could not be queried (`on_outage = run`) or the engine is
-    /// disabled.
+    /// The body runs without protection.
+    ///
+    /// The store could not be queried (`on_outage = run`), or the engine is disabled.
     Unprotected {
         /// Why, for a person.
         reason: &'a str,
@@ -107,8 +110,9 @@ pub enum EventKind<'a> {
     },
     /// Another attempt finished first; the caller gets its answer.
     Adopted,
-    /// The body's answer went to its caller, but is not (or not yet) stored. Until it is, a
-    /// duplicate that arrives after the lease runs the body again.
+    /// The caller got an answer that is not stored, or not yet.
+    ///
+    /// Until it is, a duplicate that arrives after the lease runs the body again.
     Unsaved {
         /// Why, for a person.
         reason: &'a str,
@@ -125,7 +129,7 @@ pub enum EventKind<'a> {
     /// The body derived an idempotency key for another party: [`Context::derive_key`](crate::Context::derive_key),
     /// [`Step::key`](crate::Step::key).
     KeyDerived {
-        /// Its label, and what a log may show of it.
+        /// Its label, and the digest that a log may show.
         derived: DerivedKey<'a>,
     },
     /// The result of a [step](crate::step()) is stored, and the lease renewed.
@@ -138,8 +142,9 @@ pub enum EventKind<'a> {
         /// The first part of its name.
         step: &'a str,
     },
-    /// A call has ended, and did not ask for a step that an earlier attempt had finished: it was renamed, or its branch
-    /// was not taken again.
+    /// A call has ended without a step that an earlier attempt finished.
+    ///
+    /// The step was renamed, or its branch was not taken again.
     StepUnused {
         /// The first part of its name.
         step: &'a str,
@@ -151,31 +156,33 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// Another attempt has the lease, or the body ran for longer than `max_run`.
+    /// Another attempt has the lease, or `max_run` is over.
     LeaseLost {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The fast one of two layered stores is not used for a while. It failed so often that the durable one does all
-    /// the work.
+    /// The fast one of two layered stores is not used.
+    ///
+    /// It failed so often that the durable one does all the work.
     Degraded {
         /// Why, for a person.
         reason: &'a str,
     },
     /// The fast store is used again.
     Restored,
-    /// The call continues with the record of its former name, which a [former digest
-    /// key](crate::EngineBuilder::former_digest_key) gives it.
+    /// The call continues with the record of its former name.
+    ///
+    /// A [former digest key](crate::EngineBuilder::former_digest_key) gives it that name.
     FormerDigestKey,
-    /// The server's clock and this process's monotonic clock have moved against each other.
+    /// The clocks of server and process have moved against each other.
     ///
     /// The server's clock was set, another server with another time has taken its place, or the machine of this process
     /// was suspended. This process cannot distinguish them, and their effect is the same: leases and answers end
     /// sooner, or later, by as much.
     ///
     /// Detected at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
-    /// forward the engine renews at once those leases whose renewals would have fallen into it. Let
-    /// the server's clock be slewed, not stepped: see [leases](crate::store#the-clock-of-the-server).
+    /// forward the engine renews at once those leases whose renewals would have fallen into it. Slew the server's clock
+    /// instead of stepping it: see [leases](crate::store#the-clock-of-the-server).
     ClockStepped {
         /// By how much at least.
         by: Duration,
@@ -199,7 +206,9 @@ pub enum EventKind<'a> {
         /// The name of its subscription, such as `redis:bills/collectors`; empty if the source has no name for it.
         subscription: &'a str,
     },
-    /// A consumer has lost the connection to its broker, or its channel there, or gets no reply. It retries until
+    /// A consumer has lost its broker.
+    ///
+    /// The connection or its channel is closed, or there is no reply. The consumer retries until
     /// [`BrokerRegained`](Self::BrokerRegained), and receives no message meanwhile.
     BrokerLost {
         /// Why, for a person.
@@ -221,19 +230,22 @@ pub enum EventKind<'a> {
         subscription: &'a str,
         /// Why, for a person.
         reason: &'a str,
-        /// What the consumer does: `fail`, `resume`, `from-now`, `from-start`.
+        /// The reaction of the consumer: `fail`, `resume`, `from-now`, `from-start`.
         continues: &'a str,
     },
-    /// The broker has removed a message that was not settled. It is not delivered again, and is no dead letter; its record
-    /// says whether it was handled.
+    /// The broker has removed a message that was not settled.
+    ///
+    /// It is not delivered again, and is no dead letter; its record shows whether it was handled.
     MessageSkipped {
-        /// The broker's name of the message, such as the id of its entry.
+        /// The broker's name of the message, such as an entry's id.
         position: &'a str,
         /// The word for the reason, such as `trimmed`.
         reason: &'a str,
     },
-    /// A body, or the reconcile hook before it, starts; with or without protection, once for each call. Only where an
-    /// observer of the engine [wants calls](Observer::wants_calls). The call's [`Ended`](Self::Ended) follows.
+    /// A body, or the reconcile hook before it, starts.
+    ///
+    /// With or without protection, once for each call, and only where an observer of the engine [wants
+    /// calls](Observer::wants_calls). The call's [`Ended`](Self::Ended) follows.
     BodyStarted,
     /// The call has ended for its caller; once for each call. Only where an observer of the engine
     /// [wants calls](Observer::wants_calls).
@@ -314,16 +326,17 @@ pub trait Observer: Send + Sync + fmt::Debug + 'static {
     /// Receives an event.
     fn observe(&self, event: &Event<'_>);
 
-    /// Whether the observer is given [`EventKind::BodyStarted`] and [`EventKind::Ended`], with the times of each call;
-    /// default not.
+    /// Whether it receives [`EventKind::BodyStarted`] and [`EventKind::Ended`]; default not.
     ///
     /// A call whose engine has no such observer does not read the clock for them. Read once, when the engine is built.
     fn wants_calls(&self) -> bool {
         false
     }
 
-    /// Whether each call is a `tracing` span, as with [`TracingObserver`](crate::guide::observing#spans-and-events); default not. It has
-    /// no effect without the feature `tracing`. Read once, when the engine is built.
+    /// Whether each call is a `tracing` span; default not.
+    ///
+    /// As with [`TracingObserver`](crate::guide::observing#spans-and-events). No effect without the feature `tracing`. Read
+    /// once, when the engine is built.
     fn wants_spans(&self) -> bool {
         false
     }
@@ -370,14 +383,14 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 
 /// The default observer: reports critical events on standard error.
 ///
-/// It writes a line for each event that must not go unseen (an answer that is not stored, an unknown outcome, a lost
+/// It writes a line for each critical event (an answer that is not stored, an unknown outcome, a lost
 /// lease, a refusal that a repeat cannot mend: a record that cannot be read, attempts that are used up, an invalid
 /// policy or step; a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
 /// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
 #[derive(Debug)]
 pub struct StderrObserver;
 
-/// The way out of an unknown outcome of this cause, for an operator.
+/// An operator's way out of an unknown outcome of this cause.
 pub(super) fn unknown_next(cause: Option<&str>) -> &'static str {
     if cause == Some(Cause::Step.as_str()) {
         "find out at the other party whether the step happened, which `idem show` names; then `idem reset --done STEP=JSON` \
@@ -403,7 +416,7 @@ impl Observer for StderrObserver {
     }
 }
 
-/// The line of an event that must not go unseen, without its key.
+/// The line of a critical event, without its key.
 fn line(event: &Event<'_>) -> Option<String> {
     let said = match &event.kind {
         EventKind::Completed {
@@ -449,7 +462,9 @@ fn line(event: &Event<'_>) -> Option<String> {
     Some(format!("idem: `{}`: {said}", event.operation))
 }
 
-/// The same for an event of the whole engine, and for a refusal, which names its operation itself.
+/// The line of an event of the whole engine, or of a refusal.
+///
+/// The text of a refusal has its operation.
 fn line_of_engine(kind: &EventKind<'_>) -> Option<String> {
     Some(match kind {
         EventKind::Refused { error } if error.needs_repair() => error.to_string(),
@@ -478,7 +493,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    /// Finds a refusal that an operator or a deployment has to mend, and that stays unseen.
+    /// An operator or a deployment has to mend its cause.
     #[test]
     fn a_refusal_that_a_repeat_cannot_mend_has_a_line() {
         let line_of = |kind| {

@@ -49,7 +49,7 @@ each_of! {
     A 0, B 1, C 2
 }
 
-/// All of a list that is made at run time, in its order. An empty one observes nothing.
+/// All observers of the list, in its order; with an empty one, none.
 impl Observer for Vec<Arc<dyn Observer>> {
     fn observe(&self, event: &Event<'_>) {
         for observer in self {

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lock::Lock;
 
-/// A value on cache lines of its own. Two of them, since processors fetch them in pairs.
+/// A value on cache lines of its own.
+///
+/// Two of them, because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -63,8 +65,9 @@ impl<T> Lanes<T> {
 }
 
 impl<T> Lanes<Lock<T>> {
-    /// Locks all lanes at one moment. A caller that holds one of the locks must call neither this nor lock another
-    /// one.
+    /// Locks all lanes at one moment.
+    ///
+    /// A caller that holds one of the locks must neither call this nor lock another one.
     pub(crate) fn locked(&self) -> Vec<MutexGuard<'_, T>> {
         self.all().map(Lock::lock).collect()
     }
@@ -98,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// A value that moves from one lane to another between two reads would be in neither.
+    /// A value that moves between two reads would be in neither lane.
     #[test]
     fn all_lanes_are_looked_at_in_one_moment() {
         let lanes = Lanes::<Lock<usize>>::default();

@@ -1,4 +1,4 @@
-//! Events of an engine as `tracing` events, in the spans of its calls.
+//! Events of an engine as `tracing` events and spans.
 
 use super::call_span::millis;
 use super::observer::{Event, EventKind, Observer, unknown_next};
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::outcome::reconciled::Reconciled;
 use crate::record::OutcomeKind;
 
-/// The observer that makes each call a `tracing` span, and each event of the engine a `tracing` event.
+/// The observer for `tracing`: a span for each call, and events.
 ///
 /// Spans and events have the target `idem`. [`guide::observing`](crate::guide::observing) has the list of their fields
 /// and levels. A field never holds a payload or a key: `idem.key` is the [digest](crate::key::KeyDigest) of the key.
@@ -18,8 +18,8 @@ use crate::record::OutcomeKind;
 /// # Ok::<_, idem_runtime::Error>(())
 /// ```
 ///
-/// It takes the place of [`StderrObserver`](crate::observe::StderrObserver): what that one prints are warnings and
-/// errors here, and without a subscriber nobody sees them.
+/// It takes the place of [`StderrObserver`](crate::observe::StderrObserver): the lines of that one are warnings and errors
+/// here, and without a subscriber they are lost.
 ///
 /// A call whose span no subscriber has an interest in, such as with a filter `idem=info`, costs a check of its level.
 #[derive(Debug)]

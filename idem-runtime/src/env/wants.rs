@@ -1,12 +1,12 @@
-//! What the observers of an engine want to know of its calls.
+//! The events of calls that the observers of an engine receive.
 
 use crate::env::call_span::CallSpan;
 use crate::env::observer::Observer;
 
-/// What the observers of an engine want to know of its calls.
+/// The events of calls that the observers of an engine receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
-    /// The start of its body and its end, with the times of its parts.
+    /// The start of a body and the timed end of its call.
     pub(crate) calls: bool,
     /// A span for each call.
     pub(crate) spans: bool,
@@ -20,7 +20,7 @@ impl Wants {
         }
     }
 
-    /// Whether they want to know of a call that begins here, and, for spans, a subscriber does.
+    /// Whether they receive events or, with a subscriber, a span of this call.
     #[inline]
     pub(crate) fn any(self) -> bool {
         self.calls || (self.spans && CallSpan::is_wanted())

@@ -5,7 +5,7 @@
 //! body runs in another process there is no leading call: a [remote wait](crate::call::remote_wait) queries the
 //! store for all of them.
 
-mod word;
+mod notifier;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use self::word::{Tell, Word};
+use self::notifier::{LastSignal, Notifier};
 use crate::env::digest_hasher::Spread;
 use crate::env::lock::Lock;
 use crate::env::striped::Padded;
@@ -30,8 +30,9 @@ const SHARDS: usize = 32;
 
 /// Retry delay of a call whose answer is being stored.
 const STORING: Duration = Duration::from_millis(100);
-/// How long before a call a shared reply may have been requested, so that simultaneous calls share one claim. Not
-/// longer, because a reset by another process may lie in between.
+/// How long before a call a shared reply may have been requested.
+///
+/// So simultaneous calls share one claim. Not longer, because a reset by another process may lie in between.
 const SIMULTANEOUS: Duration = Duration::from_millis(5);
 
 /// The result of a claim, for all calls that waited for it.
@@ -97,11 +98,11 @@ pub(crate) trait LocalLease: Send + Sync {
 enum FlightPhase {
     /// No call leads.
     Vacant,
-    /// A claim is in flight, at the latest until this moment of the clock.
+    /// A claim is in flight, until this moment at the latest.
     Claiming(Duration),
     /// The body runs in this process.
     Local(Weak<dyn LocalLease>),
-    /// The body runs in another process, surely until this moment of the clock.
+    /// The body runs in another process, until this moment at least.
     Remote(Duration),
 }
 
@@ -111,23 +112,23 @@ struct Flight {
     fingerprint: Fingerprint,
     phase: FlightPhase,
     /// Created for the first follower: most calls have none.
-    tell: Option<Tell<Signal>>,
+    notifier: Option<Notifier<Signal>>,
 }
 
 impl Flight {
     fn notify(&self, signal: Signal) {
-        if let Some(tell) = &self.tell {
-            tell.tell(signal);
+        if let Some(notifier) = &self.notifier {
+            notifier.notify(signal);
         }
     }
 
     fn follow(&mut self) -> watch::Receiver<Signal> {
-        let tell = self.tell.get_or_insert_with(|| Tell::new(Signal::Wait));
-        tell.follow()
+        let new = || Notifier::new(Signal::Wait);
+        self.notifier.get_or_insert_with(new).follow()
     }
 
     fn has_followers(&self) -> bool {
-        self.tell.as_ref().is_some_and(Tell::is_watched)
+        self.notifier.as_ref().is_some_and(Notifier::has_followers)
     }
 }
 
@@ -169,7 +170,9 @@ impl Flights {
         &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
 
-    /// Joins the flight of a key. A claim that begins at `now` has a reply, or is given up, `within` this time.
+    /// Joins the flight of a key.
+    ///
+    /// A claim that begins at `now` has a reply, or is given up, `within` this time.
     pub(crate) fn join(
         &self,
         key: &KeyDigest,
@@ -186,7 +189,7 @@ impl Flights {
             id,
             fingerprint,
             phase: claiming(),
-            tell: None,
+            notifier: None,
         };
         let FlightTable { flights, next_id } = &mut *table;
         let flight = match flights.entry(*key) {
@@ -230,7 +233,9 @@ impl Flights {
         Join::Follow(Follower::new(shard, key, id, receiver), again)
     }
 
-    /// Makes a call that was granted its own claim the leader of the key. Followers of another request claim again.
+    /// Makes a call with a claim of its own the leader.
+    ///
+    /// Followers of another request claim again.
     pub(crate) fn take_over(
         &self,
         key: &KeyDigest,
@@ -244,7 +249,7 @@ impl Flights {
             id: table.next_id,
             fingerprint,
             phase: FlightPhase::Claiming(until),
-            tell: None,
+            notifier: None,
         };
         let id = flight.id;
         if let Some(other) = table.flights.insert(*key, flight) {
@@ -253,13 +258,14 @@ impl Flights {
         Leader::new(shard, key, id)
     }
 
-    /// Ends the flight of a key whose answer was withdrawn: the reply to an earlier claim is not for calls that
-    /// begin later. Followers claim again.
+    /// Ends the flight of a key whose answer was withdrawn.
+    ///
+    /// The reply to an earlier claim is not for calls that begin later. Followers claim again.
     pub(crate) fn forget(&self, key: &KeyDigest) {
         self.shard(key).lock().flights.remove(key);
     }
 
-    /// The rest of the lease that a follower waits for, in local knowledge.
+    /// The rest of a follower's lease, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match self.shard(key).lock().flights.get(key)?.phase {
             FlightPhase::Local(ref lease) => {
@@ -376,8 +382,9 @@ impl Leader {
             .unwrap_or(false)
     }
 
-    /// Notifies all followers of the outcome, unless they were notified already. Usually there are none, and then
-    /// `outcome` is not called.
+    /// Notifies all followers of the outcome, unless they were notified.
+    ///
+    /// Usually there are none, and then `outcome` is not called.
     pub(crate) fn notify(&self, outcome: impl FnOnce() -> Option<SharedOutcome>) {
         if self.notified.swap(true, Ordering::AcqRel) {
             return;
@@ -388,14 +395,18 @@ impl Leader {
         }
     }
 
-    /// The same, from the engine's own thread. `Some`: the notification is under way, and the caller completes it.
-    pub(crate) fn land_from_afar(mut self, outcome: SharedOutcome) -> Option<Word<Signal>> {
+    /// Notifies all followers from the engine's own thread.
+    ///
+    /// `Some`: the notification is under way, and the caller completes it.
+    pub(crate) fn notify_last(mut self, outcome: SharedOutcome) -> Option<LastSignal<Signal>> {
         *self.notified.get_mut() = true;
-        let tell = self.end()?.tell?;
-        tell.tell_from_afar(Signal::Outcome(outcome))
+        let notifier = self.end()?.notifier?;
+        notifier.notify_last(Signal::Outcome(outcome))
     }
 
-    /// Makes the followers join again, where one of them leads; unless they were notified already.
+    /// Makes the followers join again, unless they were notified.
+    ///
+    /// One of them leads then.
     pub(crate) fn resign(&self) {
         if self.notified.load(Ordering::Acquire) || self.notified.swap(true, Ordering::AcqRel) {
             return;

@@ -1,4 +1,4 @@
-//! The handles of the metrics of one operation, and the table of operations.
+//! The metrics of one operation, and the table of operations.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,9 @@ use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
 use crate::env::digest_hasher::Spread;
 use crate::error::ErrorKind;
 
-/// The upper bound of operations with a label of their own. Names that are made at run time must not exhaust the memory
-/// of an exporter.
+/// The upper bound of operations with a label of their own.
+///
+/// Names that are made at run time would otherwise exhaust the memory of an exporter.
 const OPERATIONS: usize = 500;
 
 /// Slots of the table: a power of two, about half of which are taken at most.
@@ -29,8 +30,10 @@ pub(super) const MESSAGES_SKIPPED: &str = "idem_messages_skipped_total";
 /// The metrics of one operation.
 pub(super) struct Handles {
     operation: Arc<str>,
-    /// `idem_calls_total`, by [`slot_of`]. The frequent ones are registered with the operation, so that a rate has its
-    /// first value; the others when there is one.
+    /// `idem_calls_total`, by [`slot_of`].
+    ///
+    /// The frequent ones are registered with the operation, so that a rate has its first value; the others when there is
+    /// one.
     calls: [OnceLock<Counter>; CALLS],
     pub(super) running: Gauge,
     body: Histogram,
@@ -59,7 +62,7 @@ const FREQUENT: [CallOutcome; 7] = [
     CallOutcome::Cancelled,
 ];
 
-/// The results of each of five outcomes, a panic, a cancellation, and the refusals.
+/// The number of outcomes: five with each result, two without, the refusals.
 const CALLS: usize = 5 * 5 + 2 + ErrorKind::WORDS.len();
 
 /// The place of an outcome in [`Handles::calls`].
@@ -187,7 +190,9 @@ impl Handles {
     }
 }
 
-/// The handles of each operation: a hash table whose slots are set once, so that a look-up takes no lock.
+/// The handles of each operation.
+///
+/// A hash table whose slots are set once, so that a look-up takes no lock.
 pub(super) struct Operations {
     slots: Box<[OnceLock<Box<Handles>>]>,
     spread: Spread,

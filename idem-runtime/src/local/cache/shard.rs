@@ -13,7 +13,7 @@ use crate::record::Record;
 /// The cost of an entry besides its record.
 const OVERHEAD_BYTES: usize = 200;
 
-/// The right to cache the reply to an operation that is sent later.
+/// The right to cache the reply to a later operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit(u64);
 
@@ -42,7 +42,9 @@ pub(super) struct CacheShard {
     places: HashMap<KeyDigest, usize, Spread>,
     /// In no order; the hand visits each in turn.
     entries: Vec<CachedAnswer>,
-    /// Where the search for the next entry to evict starts (CLOCK: an entry that was used since is skipped once).
+    /// The start of the search for the next entry to evict.
+    ///
+    /// CLOCK: an entry that was used since is skipped once.
     hand: usize,
     bytes: usize,
     most_entries: usize,
@@ -168,7 +170,7 @@ impl CacheShard {
         });
     }
 
-    /// Evicts the next entry that was not used since the hand's last visit.
+    /// Evicts the next entry unused since the hand's last visit.
     fn evict(&mut self) {
         loop {
             if self.hand >= self.entries.len() {

@@ -61,7 +61,7 @@ fn a_notified_flight_is_removed() {
     assert_eq!(flights.count(), 0, "with a follower");
     assert!(matches!(poll_once(follower.outcome()), Some(Some(_))));
     let (leader, mut follower) = (flights.lead(), flights.follow());
-    drop(leader.land_from_afar(refused()));
+    drop(leader.notify_last(refused()));
     assert_eq!(flights.count(), 0, "from the background thread");
     assert!(matches!(poll_once(follower.outcome()), Some(Some(_))));
 }
