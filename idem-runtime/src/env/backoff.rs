@@ -1,10 +1,12 @@
-//! Pauses between tries: growing, bounded, and different for every caller.
+//! Pauses between retries: growing, bounded, and different for each owner.
 
 use std::time::Duration;
 
 use crate::record::Owner;
 
-/// Back-off with jitter. The owner's random bytes are the seed, so that callers do not retry in step.
+/// Back-off with jitter.
+///
+/// The owner's random bytes are the seed, so that callers do not retry in step.
 pub(crate) struct Backoff {
     state: u64,
     retries: u32,
@@ -27,25 +29,19 @@ impl Backoff {
 
     /// Before a retry of an unacknowledged request: 10 ms, doubling to 200 ms.
     pub(crate) fn retry(&mut self) -> Duration {
-        let step = Duration::from_millis(10 << self.retries.min(5)).min(Duration::from_millis(200));
-        self.retries += 1;
-        self.jittered(step)
+        self.doubling(10, 200)
     }
 
-    /// Before the next try for the lock of a file: 1 ms, doubling to 64 ms.
+    /// Before a retry of a file's lock: 1 ms, doubling to 64 ms.
     #[cfg(feature = "_sql")]
     pub(crate) fn lock(&mut self) -> Duration {
-        let step = Duration::from_millis(1 << self.retries.min(6));
-        self.retries += 1;
-        self.jittered(step)
+        self.doubling(1, 64)
     }
 
     /// Before connecting again: 10 ms, doubling to 1 s.
     #[cfg(feature = "redis")]
     pub(crate) fn reconnect(&mut self) -> Duration {
-        let step = Duration::from_millis(10 << self.retries.min(7)).min(Duration::from_secs(1));
-        self.retries += 1;
-        self.jittered(step)
+        self.doubling(10, 1_000)
     }
 
     /// Before the next poll of a running call: 10 ms, growing by half to 500 ms.
@@ -57,11 +53,17 @@ impl Backoff {
         self.jittered(step)
     }
 
-    /// Before a poll all the same, where changes are notified: 100 ms, doubling to 1 s.
+    /// Before a poll beside notifications: 100 ms, doubling to 1 s.
     pub(crate) fn floor(&mut self) -> Duration {
         let step = Duration::from_millis(100 << self.polls.min(4)).min(Duration::from_secs(1));
         self.polls += 1;
         self.jittered(step)
+    }
+
+    fn doubling(&mut self, first_ms: u64, most_ms: u64) -> Duration {
+        let step = (first_ms << self.retries.min(16)).min(most_ms);
+        self.retries += 1;
+        self.jittered(Duration::from_millis(step))
     }
 
     /// Between three quarters and five quarters of `step`.

@@ -11,7 +11,7 @@ use crate::record::OutcomeKind;
 pub struct CallEnd {
     /// How it ended.
     pub outcome: CallOutcome,
-    /// The number of the attempt that gave the answer or ran the body.
+    /// The number of the attempt with the answer or the body.
     ///
     /// 0: there is none, or it is not known.
     pub attempt: u16,

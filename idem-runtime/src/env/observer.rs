@@ -462,7 +462,7 @@ fn line(event: &Event<'_>) -> Option<String> {
     Some(format!("idem: `{}`: {said}", event.operation))
 }
 
-/// The line of an event of the whole engine, or of a refusal.
+/// The line of an engine's event, or of a refusal.
 ///
 /// The text of a refusal has its operation.
 fn line_of_engine(kind: &EventKind<'_>) -> Option<String> {

@@ -20,7 +20,9 @@ impl Wants {
         }
     }
 
-    /// Whether they receive events or, with a subscriber, a span of this call.
+    /// Whether they receive this call: its events, or its span.
+    ///
+    /// A span only where a subscriber has an interest in it.
     #[inline]
     pub(crate) fn any(self) -> bool {
         self.calls || (self.spans && CallSpan::is_wanted())

@@ -63,7 +63,7 @@ impl<T: Clone + Send + Sync + 'static> Notifier<T> {
     }
 }
 
-/// The last signal of a flight, on its way through the followers' runtime.
+/// A flight's last signal, on its way through the followers' runtime.
 ///
 /// When this is dropped unsent, it is sent from here.
 pub(crate) struct LastSignal<T: Clone>(Arc<LastSignalState<T>>);

@@ -102,7 +102,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
     /// Making a connection has as long again. Waiting for one does not count: see [overload](super#overload). After the
     /// time-out the statement counts as failed, its connection is closed, and the engine sends it again on another.
     /// Where no connection has had a reply for a quarter of it, the statement is sent again on a new one, because a
-    /// firewall may have dropped the idle ones.
+    /// firewall may have dropped the idle ones. A statement that was sent together with others, and has failed or has no
+    /// reply for a quarter of it (a read: half), is sent alone with the whole time-out; the deadlines of the engine count
+    /// from the beginning of its call.
     /// Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
