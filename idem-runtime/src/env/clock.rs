@@ -33,10 +33,10 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 
 /// The machine's own clock, with timers of the polling tokio runtime.
 ///
-/// It counts the time for which the machine is suspended, in which leases of a store elapse: on Linux by
-/// `CLOCK_BOOTTIME`, on Windows by [`Instant`](std::time::Instant). Timers that came due in the meantime end within a
-/// second after it. macOS and the BSDs stop `Instant` during a suspension, and this clock with it. No clock counts a
-/// pause of a virtual machine whose host does not advance the guest's clocks.
+/// On Linux it is `CLOCK_BOOTTIME`, which counts the time for which the machine is suspended, because leases elapse in
+/// that time; timers that were due then end within a second after it. Elsewhere it is [`Instant`](std::time::Instant),
+/// which counts that time on Windows and not on macOS. No clock counts a pause of a virtual machine whose host stops the
+/// guest's clocks.
 ///
 /// `tokio::time::pause` does not affect it: its timers run in real time.
 #[derive(Debug)]
@@ -46,8 +46,21 @@ pub struct SystemClock;
 const LONGEST_TIMER: Duration = Duration::from_secs(1);
 
 impl Clock for SystemClock {
+    #[cfg(target_os = "linux")]
     fn now(&self) -> Duration {
-        continuous::since_first_use()
+        use rustix::time::{ClockId, clock_gettime};
+
+        let since_boot = clock_gettime(ClockId::Boottime);
+        Duration::try_from(since_boot).expect("it is not negative")
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn now(&self) -> Duration {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 
     fn calendar(&self) -> SystemTime {
@@ -64,38 +77,6 @@ impl Clock for SystemClock {
                 left = (left - timer).min(moment.saturating_sub(SystemClock.now()));
             }
         })
-    }
-}
-
-/// The clock of the platform that goes on during a suspension.
-#[cfg(target_os = "linux")]
-mod continuous {
-    use std::sync::OnceLock;
-    use std::time::Duration;
-
-    use rustix::time::{ClockId, clock_gettime};
-
-    pub(super) fn since_first_use() -> Duration {
-        static START: OnceLock<Duration> = OnceLock::new();
-        let now = since_boot();
-        now.saturating_sub(*START.get_or_init(|| now))
-    }
-
-    pub(super) fn since_boot() -> Duration {
-        let time = clock_gettime(ClockId::Boottime);
-        Duration::try_from(time).expect("the time since boot is not negative")
-    }
-}
-
-/// The platform's `Instant`.
-#[cfg(not(target_os = "linux"))]
-mod continuous {
-    use std::sync::OnceLock;
-    use std::time::{Duration, Instant};
-
-    pub(super) fn since_first_use() -> Duration {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed()
     }
 }
 
@@ -282,7 +263,7 @@ mod tests {
         };
         // It is rounded down to hundredths.
         let rounding = Duration::from_millis(10);
-        let (before, now, after) = (uptime(), continuous::since_boot(), uptime());
+        let (before, now, after) = (uptime(), SystemClock.now(), uptime());
         assert!(
             before <= now && now <= after + rounding,
             "{before:?} {now:?} {after:?}"
