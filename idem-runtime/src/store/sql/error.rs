@@ -93,7 +93,7 @@ impl SqlError {
         Self::client("a value is missing")
     }
 
-    #[cfg(any(feature = "_mysql", feature = "_sqlite"))]
+    #[cfg(feature = "_sqlite")]
     pub(super) fn unfit(problem: impl Into<String>) -> Self {
         Self(SqlFailure::Unfit(problem.into()))
     }

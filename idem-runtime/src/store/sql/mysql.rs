@@ -74,8 +74,9 @@ const DIALECT: Dialect = Dialect {
     // row, and stays in the session until the next one.
     dated: ("LAST_INSERT_ID({now})", ""),
     // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
-    // it would hold the key for a lease.
-    session: "SET innodb_lock_wait_timeout = 1",
+    // it would hold the key for a lease. Autocommit, because the server may begin sessions without it (`init_connect`, a
+    // global that is set while the store lives), and would then commit nothing that it acknowledges.
+    session: "SET innodb_lock_wait_timeout = 1, autocommit = 1",
     bytes: ("x'", "'"),
     text: ("CONVERT(x'", "' USING utf8mb4)"),
     insert_within: "INSERT IGNORE INTO {values}",
@@ -171,20 +172,14 @@ impl Backend for MySql {
 
 async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
     let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@read_only AS SIGNED), \
-                    CAST(@@autocommit AS SIGNED), CAST(@@max_allowed_packet AS SIGNED), \
-                    VERSION() LIKE '%MariaDB%', DATABASE()";
+                    CAST(@@max_allowed_packet AS SIGNED), VERSION() LIKE '%MariaDB%', DATABASE()";
     let (numbers, database) = row(session, settings, |row| {
         let number = |column| row.number(column);
-        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?, number(4)?];
-        Ok((numbers, row.text(5)?.map(Cow::into_owned)))
+        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?];
+        Ok((numbers, row.text(4)?.map(Cow::into_owned)))
     })
     .await?;
-    let [flush, read_only, autocommit, longest, is_mariadb] = numbers;
-    if autocommit == 0 {
-        let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
-                       would be committed";
-        return Err(SqlError::unfit(problem));
-    }
+    let [flush, read_only, longest, is_mariadb] = numbers;
     let mut warnings = Vec::new();
     if read_only != 0 {
         warnings.push("MySQL: this server is read-only; no call runs".to_owned());

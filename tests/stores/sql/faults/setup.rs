@@ -228,3 +228,34 @@ async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
         assert!(reported.iter().all(names), "{warnings:?}");
     }
 }
+
+/// Otherwise a claim and an answer that the server has acknowledged are rolled back with their connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_begins_sessions_without_autocommit_commits() {
+    for clear in [
+        "SET GLOBAL autocommit = 0",
+        "SET GLOBAL init_connect = 'SET autocommit = 0'",
+    ] {
+        let server = MySql::serve(&[]);
+        // The users with all rights do not execute `init_connect`.
+        let url = server.password_url();
+        let store = open::<MySql>(&url).await;
+        let fixture = Fixture::on(&store);
+        let begins = async |_| {
+            server.execute(clear);
+            server.execute("KILL USER app");
+            Ok(())
+        };
+        let first = fixture.pay_by("a", begins).await.unwrap();
+        let late = SqlStore::<MySql>::connect(&url).await.unwrap();
+        drop(store);
+        assert_eq!(
+            fixture.beside(&late).pay("a").await.unwrap(),
+            first,
+            "{clear}"
+        );
+        fixture.beside(&late).pay("b").await.unwrap();
+        let done = "SELECT COUNT(*) FROM idem_records WHERE state = 'D'";
+        assert_eq!(server.execute_in("idem", done), "2", "{clear}");
+    }
+}

@@ -7,15 +7,14 @@ use crate::store::sql::session::{SqlSession, row};
 
 pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding>, SqlError> {
     let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@sync_binlog AS SIGNED), \
-                    CAST(@@log_bin AS SIGNED), CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED), \
-                    CAST(@@version AS CHAR)";
+                    CAST(@@log_bin AS SIGNED), CAST(@@read_only AS SIGNED), CAST(@@version AS CHAR)";
     let (numbers, version) = row(session, settings, |row| {
         let number = |column| row.number(column);
-        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?, number(4)?];
-        Ok((numbers, row.string(5)?))
+        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?];
+        Ok((numbers, row.string(4)?))
     })
     .await?;
-    let [flush, sync, binlog, read_only, autocommit] = numbers;
+    let [flush, sync, binlog, read_only] = numbers;
     // MySQL 8 and newer versions of MariaDB have the one, older ones the other.
     let mut isolation = None;
     for name in ["transaction_isolation", "tx_isolation"] {
@@ -31,23 +30,18 @@ pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding
     let ahead = clock_ahead_us(asked, now);
     Ok(vec![
         Finding::ok("version", version),
-        of_role(read_only != 0, autocommit != 0),
+        of_role(read_only != 0),
         of_durability(flush, sync, binlog != 0),
         of_isolation(isolation.as_deref().unwrap_or("not shown to this user")),
         Finding::of_clock(Some(ahead)),
     ])
 }
 
-fn of_role(read_only: bool, autocommit: bool) -> Finding {
+fn of_role(read_only: bool) -> Finding {
     if read_only {
         return Finding::fail("role", "read-only")
             .means("no call runs")
             .remedy("give idem the primary");
-    }
-    if !autocommit {
-        return Finding::fail("role", "sessions begin with autocommit off")
-            .means("nothing would be committed, and the store refuses this server")
-            .remedy("remove it from `init_connect`");
     }
     Finding::ok("role", "writes")
 }
