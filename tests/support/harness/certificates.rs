@@ -1,13 +1,14 @@
 //! A certificate authority for tests, and its certificates.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 /// A new authority with certificates for clients and servers. Those of servers are for 127.0.0.1 and `localhost`.
@@ -18,6 +19,7 @@ use rcgen::{
 pub struct Certificates {
     ca: String,
     server: Identity,
+    expired: Identity,
     client: Identity,
 }
 
@@ -46,6 +48,15 @@ impl Certificates {
         &self.ca
     }
 
+    /// The same ones, of which that of the server has expired.
+    #[must_use]
+    pub fn expired(&self) -> Self {
+        Self {
+            server: self.expired.clone(),
+            ..self.clone()
+        }
+    }
+
     pub fn client_cert_pem(&self) -> &str {
         &self.client.cert
     }
@@ -64,6 +75,8 @@ impl Certificates {
         ] {
             let path = dir.join(file);
             fs::write(&path, pem)?;
+            // Postgres refuses a key that others may read.
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             settings.extend([setting.to_owned(), path.display().to_string()]);
         }
         Ok(settings)
@@ -80,24 +93,22 @@ impl Certificates {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let ca = params.self_signed(&key)?.pem();
         let issuer = Issuer::new(params, key);
+        let mut server =
+            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        // A server is a client of other servers too: as a replica, and in a cluster.
+        server.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let mut expired = server.clone();
+        expired.not_after = date_time_ymd(2020, 1, 1);
+        let mut client = CertificateParams::default();
+        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         Ok(Self {
             ca,
-            // A server is a client of other servers too: as a replica, and in a cluster.
-            server: signed(
-                &issuer,
-                "idem test server",
-                vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
-                vec![
-                    ExtendedKeyUsagePurpose::ServerAuth,
-                    ExtendedKeyUsagePurpose::ClientAuth,
-                ],
-            )?,
-            client: signed(
-                &issuer,
-                "idem test client",
-                Vec::new(),
-                vec![ExtendedKeyUsagePurpose::ClientAuth],
-            )?,
+            server: signed(&issuer, "idem test server", server)?,
+            expired: signed(&issuer, "idem test server", expired)?,
+            client: signed(&issuer, "idem test client", client)?,
         })
     }
 }
@@ -105,15 +116,12 @@ impl Certificates {
 fn signed(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
-    addresses: Vec<String>,
-    purposes: Vec<ExtendedKeyUsagePurpose>,
+    mut params: CertificateParams,
 ) -> Result<Identity, rcgen::Error> {
     let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(addresses)?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = purposes;
     Ok(Identity {
         cert: params.signed_by(&key, issuer)?.pem(),
         key: key.serialize_pem(),

@@ -13,7 +13,7 @@ use crate::port::Port;
 use crate::product::{APP, Product};
 use crate::server::{Description, Family, Ready};
 use crate::url::credentials;
-use crate::{FakeClock, Server, StartError, template};
+use crate::{Certificates, FakeClock, Server, StartError, template};
 
 /// A database server on a loopback port, stopped on drop: the common part of [`PostgresServer`](crate::PostgresServer)
 /// and [`MariaDbServer`](crate::MariaDbServer).
@@ -30,6 +30,7 @@ impl DatabaseServer {
         product: Box<dyn Product>,
         durable: bool,
         clock: Option<FakeClock>,
+        certificates: Option<&Certificates>,
         settings: Vec<OsString>,
     ) -> Result<Self, StartError> {
         let product: Arc<dyn Product> = product.into();
@@ -41,10 +42,18 @@ impl DatabaseServer {
             TestDir::in_memory(product.facts().scheme)
         }?;
         template::copy(&template, &dir.path().join("data"), product.account())?;
+        let mut args = product.args(port.number(), dir.path(), durable);
+        if let Some(certificates) = certificates {
+            certificates.write(dir.path())?;
+            args.extend(product.setting("ssl", "on"));
+            for (name, file) in product.facts().tls.0 {
+                let path = dir.path().join(file);
+                args.extend(product.setting(name, &path.display().to_string()));
+            }
+        }
         if let Some(account) = product.account() {
             account.own(dir.path())?;
         }
-        let mut args = product.args(port.number(), dir.path(), durable);
         args.extend(settings);
         let place = dir.path().to_owned();
         let addr = (Ipv4Addr::LOCALHOST, port.number()).into();
@@ -128,6 +137,13 @@ impl DatabaseServer {
         let quoted = name.replace(quote, &format!("{quote}{quote}"));
         self.execute(&format!("CREATE DATABASE {quote}{quoted}{quote}"));
         self.url_of(name)
+    }
+
+    /// Shows the certificate of these to later connections.
+    pub fn replace_certificate(&self, certificates: &Certificates) {
+        let replaced = certificates.write(self.dir());
+        replaced.expect("the files may be written");
+        self.execute(self.product.facts().tls.1);
     }
 
     fn ask(&self, database: &str, sql: &str) -> Result<String, String> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::product::Product;
 use crate::server::started;
-use crate::{DatabaseServer, FakeClock, StartError};
+use crate::{Certificates, DatabaseServer, FakeClock, StartError};
 
 /// Settings of a database server that becomes an `S`.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub struct DatabaseServerBuilder<S> {
     settings: Vec<(String, String)>,
     durable: bool,
     clock: Option<FakeClock>,
+    certificates: Option<Certificates>,
 }
 
 impl<S> DatabaseServerBuilder<S> {
@@ -28,6 +29,7 @@ impl<S> DatabaseServerBuilder<S> {
             settings: Vec::new(),
             durable: false,
             clock: None,
+            certificates: None,
         }
     }
 
@@ -51,6 +53,12 @@ impl<S> DatabaseServerBuilder<S> {
         self
     }
 
+    /// Accepts connections over TLS as well, with the certificate of these.
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.certificates = Some(certificates.clone());
+        self
+    }
+
     /// Starts the server and waits until it answers; the panic has the reason and the remedy.
     pub fn start(self) -> S {
         let server = started(|| {
@@ -59,7 +67,8 @@ impl<S> DatabaseServerBuilder<S> {
             let settings = settings.flat_map(|(name, value)| product.setting(name, value));
             let settings: Vec<OsString> = settings.collect();
             let clock = self.clock.clone();
-            DatabaseServer::launch(product, self.durable, clock, settings)
+            let certificates = self.certificates.as_ref();
+            DatabaseServer::launch(product, self.durable, clock, certificates, settings)
         });
         (self.wrap)(server)
     }

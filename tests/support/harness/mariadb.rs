@@ -104,6 +104,10 @@ impl Product for MariaDb {
             data_query: "SELECT @@datadir",
             quote: '`',
             stop: Signal::SIGTERM,
+            tls: (
+                &[("ssl-cert", "server.pem"), ("ssl-key", "server.key")],
+                "FLUSH SSL",
+            ),
             will: "",
         }
     }

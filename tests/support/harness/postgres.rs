@@ -75,6 +75,13 @@ impl Product for Postgres {
             data_query: "SHOW data_directory",
             quote: '"',
             stop: Signal::SIGINT,
+            tls: (
+                &[
+                    ("ssl_cert_file", "server.pem"),
+                    ("ssl_key_file", "server.key"),
+                ],
+                "SELECT pg_reload_conf()",
+            ),
             will: include_str!("postgres_will.sh"),
         }
     }

@@ -62,6 +62,23 @@ impl SqlError {
         Self(SqlFailure::Tls(cause.into()))
     }
 
+    /// As [`lost`](Self::lost), or [`tls`](Self::tls) if the cause has the text of rustls about a certificate.
+    ///
+    /// For clients that do not tell one from the other.
+    #[cfg(any(
+        feature = "mysql-async",
+        feature = "diesel-async-bb8",
+        feature = "diesel-async-deadpool"
+    ))]
+    pub(super) fn lost_or_untrusted(cause: impl Into<ClientCause>) -> Self {
+        let cause = cause.into();
+        if cause.to_string().contains("invalid peer certificate") {
+            Self::tls(cause)
+        } else {
+            Self::lost(cause)
+        }
+    }
+
     /// The address or the settings of the client are wrong.
     pub fn configuration(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(SqlFailure::Configuration(cause.into()))

@@ -33,9 +33,8 @@ pub(crate) fn store_error(dialect: &Dialect, what: &str, error: SqlError) -> Sto
             with(Refused, advice).answered().because_of(cause)
         }
         SqlFailure::Tls(cause) => {
-            let advice = "no TLS with the server; it takes a server that has it, and a client that does (sqlx: a \
-                          feature such as `sqlx/tls-rustls-ring`)";
-            // A certificate that does not match, or is missing.
+            let advice = "no TLS with the server: it, or the client, is without TLS (sqlx has it by a feature such as \
+                          `sqlx/tls-rustls-ring`), or one refuses the certificate of the other";
             with(Unavailable, advice).here().because_of(cause)
         }
         SqlFailure::Lost(cause) => {

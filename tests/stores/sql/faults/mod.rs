@@ -18,4 +18,5 @@ mod purging;
 mod read_only;
 mod setup;
 mod sizes;
+mod tls;
 mod tokio_postgres;

@@ -119,6 +119,8 @@ const LOGINS: &[(&str, &str)] = &[
     ("1129", "is blocked because of many connection errors"),
     ("1130", "is not allowed to connect"),
     ("1820", "password has expired"),
+    ("1820", "You must SET PASSWORD"),
+    ("4151", "this account is locked"),
 ];
 
 /// The error of `mysql_async`, which closes the connection then; `None`: it is the server's.

@@ -52,7 +52,7 @@ fn connection_error<C: DieselConnection>(error: ConnectionError) -> SqlError {
             Ok((_, text)) => C::error_of_text(&text),
             Err(error) => error,
         },
-        ConnectionError::BadConnection(text) => SqlError::lost(text),
+        ConnectionError::BadConnection(text) => SqlError::lost_or_untrusted(text),
         // Its text may quote a password.
         _ => SqlError::configuration("the URL of the pool cannot be read"),
     }
@@ -127,4 +127,41 @@ pool! {
     "diesel-async-deadpool" "diesel-async-postgres"
         deadpool::Pool<AsyncPgConnection>, deadpool::Object<AsyncPgConnection>, Postgres,
         created;
+}
+
+#[cfg(all(test, feature = "diesel-async-mysql"))]
+mod tests {
+    use diesel::result::ConnectionError::{BadConnection, CouldntSetupConfiguration};
+    use diesel::result::{DatabaseErrorKind, Error};
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_new_connection_has_its_cause() {
+        let of_server = |text: &str| {
+            let text = Box::new(text.to_owned());
+            CouldntSetupConfiguration(Error::DatabaseError(DatabaseErrorKind::Unknown, text))
+        };
+        for (error, expected) in [
+            (
+                BadConnection("invalid peer certificate: Expired".to_owned()),
+                "no TLS with the server",
+            ),
+            (
+                BadConnection("connection refused".to_owned()),
+                "the connection is lost or cannot be made",
+            ),
+            (
+                of_server("Access denied, this account is locked"),
+                "the server replied with error 4151",
+            ),
+            (
+                of_server("You must SET PASSWORD before executing this statement"),
+                "the server replied with error 1820",
+            ),
+        ] {
+            let error = connection_error::<AsyncMysqlConnection>(error);
+            assert_eq!(error.to_string(), expected);
+        }
+    }
 }

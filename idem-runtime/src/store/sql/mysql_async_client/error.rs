@@ -21,7 +21,7 @@ pub(super) fn session_error(error: Error) -> SqlError {
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::CleartextPluginDisabled),
         ) => SqlError::configuration(error),
-        Error::Io(IoError::Io(error)) => SqlError::lost(error),
+        Error::Io(IoError::Io(error)) => SqlError::lost_or_untrusted(error),
         Error::Io(error) => SqlError::tls(error),
         error => SqlError::lost(error.to_string()),
     }
