@@ -138,6 +138,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
             "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
              `ignore_startup_parameters = extra_float_digits`",
         ),
+        "08P01" if text.contains("statement pooling mode") => SqlErrorKind::Setting(
+            "a proxy gives each statement another session, so that there are no transactions; PgBouncer has them with \
+             `pool_mode = transaction` or `session`",
+        ),
         "08P01" if refuses_start_up(text, "") => SqlErrorKind::Setting(
             "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
              `ignore_startup_parameters`",

@@ -182,6 +182,12 @@ async fn a_missing_pooler_setting_is_reported() {
     one.migrate().await.unwrap();
     let refused = claim_of(&one, 1).await.and(claim_of(&other, 1).await);
     assert_says(refused, Refused, &["a claim", "PgBouncer", UNNAMED]);
+
+    let pooler = PgBouncer::start(&server, &[("pool_mode", "statement"), ACCEPTS]);
+    let unnamed = PostgresStore::builder(server.url_at(pooler.addr())).named_statements(false);
+    let refused = claim_of(&unnamed.connect().await.unwrap(), 1).await;
+    let setting = "`pool_mode = transaction`";
+    assert_says(refused, Refused, &["a claim", "PgBouncer", setting]);
 }
 
 fn by_tokio_postgres(url: &str, named: bool) -> SqlStoreBuilder<Postgres> {

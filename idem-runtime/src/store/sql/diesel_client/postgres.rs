@@ -107,6 +107,7 @@ const TEXTS: &[(&str, &str, &str)] = &[
     ("57P01", "terminating connection", ""),
     ("57P03", "the database system is", ""),
     ("08P01", "unsupported startup parameter", ""),
+    ("08P01", "transaction blocks not allowed", ""),
 ];
 
 impl DieselArrays for Pg {
@@ -144,6 +145,10 @@ mod tests {
             (
                 "could not extend file \"base/1\": No space left on device",
                 "53100",
+            ),
+            (
+                "transaction blocks not allowed in statement pooling mode",
+                "08P01",
             ),
             // Another language, and a text of a trigger.
             ("Verklemmung entdeckt", ""),
