@@ -40,7 +40,8 @@ display_text!(Unencodable {
          is not finite; duplicates get `NotStored`";
     Self::Unreadable { type_name, at } =>
         "the `Deserialize` of `{type_name}` refuses what its `Serialize` wrote, at byte {at} (a field that is skipped or \
-         renamed one way, a 128-bit integer under `flatten`); duplicates get `NotStored`";
+         renamed one way; under `flatten` or in an untagged enum a 128-bit integer, or in JSON a float, if a crate of the \
+         build enables `arbitrary_precision` of serde_json); duplicates get `NotStored`";
     Self::Panicked => "its `Serialize` or `Deserialize` panicked; duplicates get `NotStored`";
     Self::Unclassified => "what classifies the error panicked; duplicates get `Unknown`";
     Self::NotEncrypted =>

@@ -24,7 +24,8 @@ use crate::outcome::provenance::AnswerSource;
 /// [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): a value that the format does not represent (`Some` of nothing, as
 /// `Some(None)` and `Some(())`; in JSON a number that is not finite and a map whose keys are no text), and a value that its
 /// own type does not read back (a field that is skipped when written and required when read, or renamed one way; a
-/// 128-bit integer under `flatten` or in an enum that is untagged or tagged within).
+/// 128-bit integer under `flatten` or in an enum that is untagged or tagged within, and a float there in JSON, if a crate
+/// of the build enables the feature `arbitrary_precision` of `serde_json`).
 ///
 /// # The name of a type
 ///

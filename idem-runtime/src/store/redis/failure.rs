@@ -348,7 +348,8 @@ const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the 
                               provider, or takes no more connections (`maxclients`)";
 /// The hint for a server that silently closes the first connection.
 pub(super) const HUNG_UP: &str = "if this port speaks TLS, write `rediss://`; a server that takes no more \
-                                  connections (`maxclients`) does this as well";
+                                  connections (`maxclients`) does this as well, and so does a proxy that lacks a \
+                                  command of idem's (twemproxy)";
 const NO_MORE: &str = "Redis does not accept the user or password of the URL, or of the provider, any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
 pub(crate) const NO_ROOM: &str = "Redis takes no more connections (`maxclients`); raise the limit, or \
                                   close some of the clients in `CLIENT LIST`";
