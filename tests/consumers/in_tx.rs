@@ -9,9 +9,11 @@ use idem_consumers::{
 };
 use idem_harness::PostgresServer;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::store::sql::Postgres;
 use idem_runtime::{Engine, ErrorKind, Policy};
 use idem_tests::payment::Runs;
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Notify;
@@ -34,14 +36,14 @@ struct Desk {
 impl Desk {
     async fn new() -> Self {
         let server = PostgresServer::start();
-        let store = PostgresStore::connect(&*server.url()).await.unwrap();
+        let store = connect::<Postgres>(&*server.url()).await;
         store.migrate().await.unwrap();
         let pool = PgPool::connect(&server.url()).await.unwrap();
         let table = sqlx::query("CREATE TABLE bills (id text)");
         table.execute(&pool).await.unwrap();
         Self {
             pool,
-            engine: Engine::new(store),
+            engine: engine(store),
             server,
             queue: one_message(),
             bodies: Runs::default(),

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use idem_consumers::{Consumer, ConsumerError, MemoryQueue, Raw, Summary, TxFuture, TxPool as _};
 use idem_harness::{MariaDbServer, TcpProxy};
-use idem_runtime::store::sql::{MySqlStore, SqlSession as _};
+use idem_runtime::store::sql::{MySql, SqlSession as _};
 use idem_runtime::{Engine, Policy};
 use idem_tests::payment::Runs;
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, Transaction};
 use tokio::sync::Notify;
@@ -45,7 +47,7 @@ impl Desk {
         let server = MariaDbServer::start();
         let proxy = TcpProxy::start(server.addr());
         let direct = pool(&server.url());
-        let store = MySqlStore::connect(&direct).await.unwrap();
+        let store = connect::<MySql>(&direct).await;
         store.migrate().await.unwrap();
         let mut conn = direct.get_conn().await.unwrap();
         let table = "CREATE TABLE bills (id VARCHAR(100) NOT NULL)";
@@ -54,7 +56,7 @@ impl Desk {
         Self {
             pool: pool(&server.url_at(proxy.addr())),
             direct,
-            engine: Engine::new(store),
+            engine: engine(store),
             proxy,
             _server: server,
             bodies: Runs::default(),

@@ -6,8 +6,10 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, Pool};
 use idem_consumers::{Consumer, ConsumerError, MemoryQueue, Raw, TxPool as _};
 use idem_harness::PostgresServer;
-use idem_runtime::store::sql::{PostgresStore, SqlSession as _};
+use idem_runtime::store::sql::{Postgres, SqlSession as _};
 use idem_runtime::{Context, Engine, Error, Policy};
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 use tokio::sync::Notify;
 use tokio_postgres::{Client, NoTls};
 
@@ -17,10 +19,10 @@ use super::desk::BillError;
 async fn pool_and_engine(server: &PostgresServer) -> (Pool, Engine) {
     let manager = Manager::new(server.url().parse().unwrap(), NoTls);
     let pool = Pool::builder(manager).max_size(1).build().unwrap();
-    let store = PostgresStore::connect(&pool).await.unwrap();
+    let store = connect::<Postgres>(&pool).await;
     store.migrate().await.unwrap();
     server.execute("CREATE TABLE bills (id text)");
-    (pool, Engine::new(store))
+    (pool, engine(store))
 }
 
 fn one_message() -> MemoryQueue {

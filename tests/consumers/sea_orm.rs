@@ -11,6 +11,8 @@ use idem_runtime::store::Store;
 use idem_runtime::store::sql::{Backend, IntoSqlSource, SqlStore};
 use idem_tests::payment::Runs;
 use idem_tests::polls::{Dropped, dropped_after};
+use idem_tests::shop::engine;
+use idem_tests::sql;
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, DatabaseTransaction,
@@ -63,13 +65,13 @@ impl Shop {
     where
         SqlStore<B>: Store,
     {
-        let store = SqlStore::<B>::connect(source).await.unwrap();
+        let store = sql::connect::<B>(source).await;
         store.migrate().await.unwrap();
         let table = "CREATE TABLE bills (id VARCHAR(100) PRIMARY KEY)";
         db.execute_unprepared(table).await.unwrap();
         Self {
             db,
-            engine: Engine::new(store),
+            engine: engine(store),
             bodies: Runs::default(),
         }
     }

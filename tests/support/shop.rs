@@ -20,8 +20,8 @@ use idem_runtime::{
 use serde::{Deserialize, Serialize};
 
 pub use self::patience::{
-    PATIENCE, cluster_is_up, connect, connected, happened, patient, patiently, persistent, proxied,
-    started, until,
+    PATIENCE, cluster_is_up, connect, connected, engine, happened, patient, patiently, persistent,
+    proxied, started, until,
 };
 pub use self::verdict::{
     assert_contains, assert_discreet, assert_no_marker, assert_no_store, assert_refused,

@@ -4,10 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_conformance::{BoxFuture, Fixture, Plant};
-use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder};
+use idem_runtime::store::sql::{Backend, IntoSqlSource, SqlStore, SqlStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
 use crate::shop::PATIENCE;
+
+/// A store for tests that are not about time: it waits for as long as a busy machine takes.
+pub async fn connect<B: Backend>(source: impl IntoSqlSource<B>) -> SqlStore<B> {
+    let store = SqlStore::builder(source).response_timeout(PATIENCE);
+    store.connect().await.expect("the database is up")
+}
 
 /// A table of its own in a database.
 #[derive(Debug)]

@@ -17,10 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idem_harness::RespConn;
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Context, Engine, OnRunning};
 use idem_tests::lines::{heard, random, say};
-use idem_tests::shop::Failure;
+use idem_tests::shop::{Failure, PATIENCE, connect};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -40,14 +39,14 @@ async fn main() {
         panic!("worker <url> <address> <prefix> <lease ms> <wait ms>");
     };
     let millis = |text: &String| Duration::from_millis(text.parse().expect("milliseconds"));
-    let store = RedisStore::connect(url).await;
+    let store = connect(url).await;
     let engine = Engine::builder(store.expect("the server answers"))
         .prefix(prefix)
         .lease(millis(lease))
         .on_running(OnRunning::Wait(millis(wait)))
         .max_attempts(None)
-        .claim_deadline(Duration::from_secs(20))
-        .complete_deadline(Duration::from_secs(20));
+        .claim_deadline(PATIENCE)
+        .complete_deadline(PATIENCE);
     let address = address.parse().expect("an address");
     let process = Arc::new(Process {
         engine: engine.build().expect("the settings agree"),

@@ -10,14 +10,14 @@ use super::browser::{Visitor, order_of};
 use super::http::Response;
 use super::server::Server;
 
-/// The charge is made after half of a payment's time.
+/// The charge is made after a second, and the order would be written after ten minutes.
 #[test]
 fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
     let args = ["--file", file.to_str().unwrap(), "--slow"];
     for by_form in [true, false] {
-        let shop = Server::start(&[&args[..], &["4000", "--fresh"]].concat());
+        let shop = Server::start(&[&args[..], &["600000", "--fresh"]].concat());
         let (visitor, form) = Visitor::arrives(&shop);
         let request = if by_form {
             visitor.request(&form)

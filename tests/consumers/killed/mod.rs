@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{PostgresServer, RedisServer};
-use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::store::sql::Postgres;
 use idem_tests::bounds::bound;
 use idem_tests::brokers::{Broker, ConsumerSettings, Nats, Rabbit, RedisStreams};
 use idem_tests::seeded::Seeded;
@@ -19,6 +19,7 @@ use tokio::task::block_in_place;
 
 use self::bank::{Bank, Books, Fate};
 use self::fleet::{Fault, Fleet};
+use idem_tests::sql::connect;
 
 /// The time that a trial may take.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -227,7 +228,7 @@ async fn on_redis<B: Broker>() {
 /// The row of an id and a record of it are committed together, with no constraint that keeps a second row out.
 async fn in_a_transaction<B: Broker>() {
     let store = PostgresServer::builder().durable().start();
-    let records = PostgresStore::connect(&store.url()).await.unwrap();
+    let records = connect::<Postgres>(&store.url()).await;
     records.migrate().await.unwrap();
     let pool = PgPool::connect(&store.url()).await.unwrap();
     let create = sqlx::query("CREATE TABLE bills (id TEXT)");

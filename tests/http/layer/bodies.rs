@@ -9,12 +9,13 @@ use axum::response::Response;
 use axum::routing::post;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body as _, Frame};
-use idem_harness::{MariaDbServer, RedisServer};
+use idem_harness::MariaDbServer;
+use idem_runtime::EngineBuilder;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::Store;
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::MySqlStore;
-use idem_runtime::{Engine, EngineBuilder};
+use idem_runtime::store::sql::MySql;
+use idem_tests::shop::{engine, started};
+use idem_tests::sql::connect;
 
 use crate::client::{
     Fixture, KEY, LOST, call, data, frames, order, patiently, routed, send, with_key,
@@ -122,8 +123,7 @@ async fn a_response_up_to_the_limit_is_stored() {
 /// A response that the store would not read back is not written.
 #[tokio::test]
 async fn redis_may_take_less() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let (_server, store) = started().await;
     takes_less(store, 8_000_000, 8 << 20).await;
 }
 
@@ -132,13 +132,13 @@ async fn redis_may_take_less() {
 async fn mariadb_may_take_less() {
     let server = MariaDbServer::start();
     server.execute("SET GLOBAL max_allowed_packet = 1048576");
-    let store = MySqlStore::connect(&server.url()).await.unwrap();
+    let store = connect::<MySql>(server.url()).await;
     store.migrate().await.unwrap();
     takes_less(store, 1_040_000, 1 << 20).await;
 }
 
 async fn takes_less(store: impl Store, most: usize, more: usize) {
-    let engine = Engine::new(store);
+    let engine = engine(store);
     for (bytes, is_stored) in [(most, true), (more, false)] {
         let fixture = Fixture::new();
         let layer = IdempotencyLayer::public(&engine, "shop.api");

@@ -4,10 +4,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http::HeaderValue;
 use idem_harness::{RedisServer, Reply};
+use idem_runtime::Error;
 use idem_runtime::http::{IdempotencyLayer, Reply as HttpReply};
 use idem_runtime::store::author::HEADER;
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, Error};
+use idem_tests::shop::{engine, started};
 
 use crate::client::{Fixture, LOST, UNKNOWN, bare, order, send};
 
@@ -67,8 +67,8 @@ const PLANTED: [(&str, &str); 14] = [
 
 #[tokio::test]
 async fn a_planted_record_gives_no_header_that_would_not_have_been_stored() {
-    let server = RedisServer::start();
-    let engine = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
+    let (server, store) = started().await;
+    let engine = engine(store);
     let fixture = Fixture::new();
     let layer = IdempotencyLayer::public(&engine, "shop.api").store_header("x-order-id");
     let shop = fixture.orders(layer.never_store(["etag"]), |run| run.to_string());
@@ -107,8 +107,8 @@ async fn a_planted_record_gives_no_header_that_would_not_have_been_stored() {
 /// The same of a handler that answers a `Reply`.
 #[tokio::test]
 async fn a_planted_reply_gives_no_header_that_is_never_stored() {
-    let server = RedisServer::start();
-    let engine = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
+    let (server, store) = started().await;
+    let engine = engine(store);
     let handler = post(move || async move {
         let call = engine.operation("orders.create").key("7");
         let reply = call.run(|_| async { Ok::<_, Error>(HttpReply::ok(1).header("etag", "7")) });
@@ -133,9 +133,8 @@ async fn a_planted_reply_gives_no_header_that_is_never_stored() {
 
 #[tokio::test]
 async fn a_damaged_answer_does_not_run_the_handler_again() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
-    let engine = Engine::new(store);
+    let (server, store) = started().await;
+    let engine = engine(store);
     let fixture = Fixture::new();
     let layer = IdempotencyLayer::public(&engine, "shop.api").store_header("x-order");
     let shop = fixture.orders(layer, |run| {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use http::request::Parts;
-use idem_harness::RedisServer;
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{engine, started};
 
 use crate::client::{
     Fixture, REUSED, Refused, Seen, gated, of_tenant, patiently, ran, replayed, send, spawn,
@@ -75,10 +74,9 @@ async fn a_quota_is_asked_once_for_each_new_request_and_not_for_replays() {
 /// Nothing but a read reaches a server either.
 #[tokio::test]
 async fn a_request_over_its_quota_writes_nothing() {
-    let server = RedisServer::start();
-    let redis = RedisStore::connect(&server.url()).await.unwrap();
+    let (server, redis) = started().await;
     let fixture = Fixture::new();
-    for engine in [fixture.engine.clone(), Engine::new(redis)] {
+    for engine in [fixture.engine.clone(), engine(redis)] {
         let records = Records::left(1);
         let layer = limited(&engine, &records);
         let shop = fixture.orders(layer.clone(), |_| "done");

@@ -13,17 +13,16 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
-use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
 use idem_runtime::{
     Context, Engine, EngineBuilder, OnLeaseLost, OnOutage, OnRunning, OnUnconfirmed, Reconciled,
     context,
 };
+use idem_tests::shop::{connect, started};
 use tokio::runtime::{Builder, Runtime};
 
 use super::bodies::{behind, next};
@@ -967,9 +966,8 @@ async fn a_stream_without_protection_reaches_its_client() {
 /// The bytes of the record, seen from another connection: unknown before the first byte leaves, then the answer.
 #[tokio::test]
 async fn redis_has_an_unknown_outcome_until_the_end_of_a_stream() {
-    let server = RedisServer::start();
-    let store = async || RedisStore::connect(&server.url()).await.unwrap();
-    let stores = [store().await, store().await];
+    let (server, store) = started().await;
+    let stores = [store, connect(server.url()).await.unwrap()];
     let mut shop = Shop::over(stores, Fixture::new(), (EVENTS, 200), |layer| layer);
     let mut response = call(&shop.service, order("")).await;
     let record = server.cli(&["KEYS", "*"]);

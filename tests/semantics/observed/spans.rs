@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use idem_runtime::claim::Acquired;
 use idem_runtime::observe::{MetricsObserver, TracingObserver};
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
 use idem_runtime::{Engine, OnCancel, OnLeaseLost, OnPanic, Reconciled, step};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::payment::{PayError, Receipt};
+use idem_tests::sql::connect;
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Semaphore;
 use tracing::{Instrument as _, Level, info, info_span};
@@ -257,7 +258,7 @@ async fn a_call_in_a_transaction_is_a_span_with_its_body() {
     let dir = std::env::temp_dir().join(format!("idem-observed-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let url = format!("sqlite:{}", dir.join("shop.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
+    let store = connect::<Sqlite>(&url).await;
     store.migrate().await.unwrap();
     all();
     let engine = Engine::builder(store).observer((MetricsObserver::new(), TracingObserver));

@@ -5,7 +5,8 @@ use std::{env, fs};
 
 use idem_harness::{FakeClock, TestDir, WorkerBuilder, in_own_process};
 use idem_runtime::store::Store;
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
+use idem_tests::sql::connect;
 use tokio::runtime::Runtime;
 
 use super::fixture::Fixture;
@@ -25,7 +26,7 @@ fn step(seconds: i64) {
 
 async fn fixture(dir: &TestDir) -> Fixture {
     let url = format!("sqlite:{}", dir.path().join("records.db").display());
-    let store = SqliteStore::connect(url).await.unwrap();
+    let store = connect::<Sqlite>(url).await;
     store.migrate().await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     Fixture::on(&store)

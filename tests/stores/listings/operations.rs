@@ -1,9 +1,9 @@
 //! Operations whose names a store keeps only in part.
 
 use idem_harness::{RedisServer, TestDir};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
 use idem_runtime::{Engine, Error, admin::EntryFilter};
+use idem_tests::{shop, sql};
 
 use super::filled::engine;
 
@@ -49,7 +49,7 @@ async fn settle_all(engine: &Engine, operation: Option<&str>) -> Vec<String> {
 #[tokio::test]
 async fn names_that_begin_alike_are_listed_together_in_redis() {
     let server = RedisServer::start();
-    let engine = engine(RedisStore::connect(server.url()).await.unwrap());
+    let engine = engine(shop::connect(server.url()).await.unwrap());
     for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {
         unknown(&engine, operation).await;
     }
@@ -65,7 +65,7 @@ async fn names_that_begin_alike_are_listed_together_in_redis() {
 async fn names_are_those_of_sql_unless_they_are_too_long() {
     let dir = TestDir::new("operations").unwrap();
     let url = format!("sqlite:{}?mode=rwc", dir.path().join("idem.db").display());
-    let store = SqliteStore::connect(url).await.unwrap();
+    let store = sql::connect::<Sqlite>(url).await;
     store.migrate().await.unwrap();
     let engine = engine(store);
     for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {

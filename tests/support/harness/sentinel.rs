@@ -12,6 +12,8 @@ use crate::{Partition, RedisServer, RedisServerBuilder};
 
 const SERVERS: usize = 3;
 const SENTINELS: usize = 3;
+/// Sentinels that must agree that a primary is down.
+const QUORUM: usize = SENTINELS / 2 + 1;
 
 /// Settings of a [`SentinelSetup`]; see [`SentinelSetup::builder`].
 #[derive(Debug, Clone)]
@@ -108,7 +110,7 @@ impl SentinelSetupBuilder {
 
     fn sentinel(&self, user: &MemberUser, primary: SocketAddr) -> RedisServerBuilder {
         let (host, port) = (primary.ip().to_string(), primary.port().to_string());
-        let quorum = (SENTINELS / 2 + 1).to_string();
+        let quorum = QUORUM.to_string();
         let down_after = self.down_after.as_millis().to_string();
         let name = SentinelSetup::NAME;
         let settings: [&[&str]; 9] = [
@@ -183,6 +185,22 @@ impl SentinelSetup {
             ask(sentinel, &["SENTINEL", "FAILOVER", Self::NAME])
         });
         self.await_new_primary(old)
+    }
+
+    /// Makes the sentinels promote no replica, whatever is down, until [`allow_failover`](Self::allow_failover).
+    pub fn forbid_failover(&self) {
+        self.set_quorum(SENTINELS + 1);
+    }
+
+    pub fn allow_failover(&self) {
+        self.set_quorum(QUORUM);
+    }
+
+    fn set_quorum(&self, quorum: usize) {
+        for sentinel in &self.sentinels {
+            let set = sentinel.cli(&["SENTINEL", "SET", Self::NAME, "quorum", &quorum.to_string()]);
+            assert_eq!(set, "OK");
+        }
     }
 
     /// Waits until all sentinels that are up report another primary than `old`. Returns that.

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use idem_runtime::store::sql::{self, Backend, SqlStore, SqlTransaction};
+use idem_runtime::store::sql::{self, Backend, SqlTransaction};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor as _, Pool, Row as _};
 
 use super::order::{ITEMS, STOCK};
+use crate::sql::connect;
 
 /// Bounds every wait of the shop: for a connection, for a locked file, for a quicker transaction.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -83,9 +84,7 @@ database!(InMariaDb, MySql, MySqlConnection, |same| same);
 
 /// Creates idem's table and those of the shop, with its stock.
 pub async fn open_shop<D: Database>(url: &str) {
-    let store = SqlStore::<D::Backend>::connect(url)
-        .await
-        .expect("the database is up");
+    let store = connect::<D::Backend>(url).await;
     store.migrate().await.expect("the table is created");
     let pool = D::pool(url, 1);
     let mut conn = pool.acquire().await.expect("the database is up");

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use idem_harness::{HANG_LIMIT, RedisServer, TcpProxy};
-use idem_runtime::EngineBuilder;
-use idem_runtime::store::StoreError;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_runtime::store::{Store, StoreError};
+use idem_runtime::{Engine, EngineBuilder};
 
 use crate::events::Events;
 
@@ -37,6 +37,12 @@ pub fn proxied() -> (RedisServer, TcpProxy) {
 /// An engine whose retries outlast a busy machine's delays.
 pub fn persistent(engine: EngineBuilder) -> EngineBuilder {
     engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE)
+}
+
+/// An engine with default settings, but for its deadlines.
+pub fn engine(store: impl Store) -> Engine {
+    let engine = persistent(Engine::builder(store)).build();
+    engine.expect("the settings agree")
 }
 
 /// Connects a store of little patience with a healthy server: a busy machine may keep it from that at first.

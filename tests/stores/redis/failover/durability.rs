@@ -14,7 +14,7 @@ use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::{Engine, Error, ErrorKind, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::sentinel_url;
-use idem_tests::shop::{PATIENCE, chain, connect, patiently, until};
+use idem_tests::shop::{PATIENCE, chain, connect, connected, patient, patiently, until};
 use tokio::task::{JoinSet, block_in_place};
 
 const ONE: Durability = Durability::Replicated(1);
@@ -22,7 +22,7 @@ const ONE: Durability = Durability::Replicated(1);
 /// The time after which a client's caller returns, although too few replicas have its answer.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Minimum number of bodies of each client, so that a count of zero is significant.
+/// Minimum number of a client's calls of each kind, so that a count of zero is significant.
 const ENOUGH: usize = 100;
 
 /// Way of losing a primary. One that is killed, or stands still and comes back, is in `groups`.
@@ -32,6 +32,13 @@ enum Fault {
     Parted(Partition),
     /// Separated together with one of its two replicas.
     PartedWithReplica,
+}
+
+/// What the lost primary does with a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claims {
+    Granted,
+    Refused,
 }
 
 /// A call and its end.
@@ -115,7 +122,8 @@ struct Trial {
 }
 
 fn engine(store: RedisStore, patience: Duration) -> Engine {
-    let engine = Engine::builder(store).lease(Duration::from_mins(1));
+    // Longer than any trial.
+    let engine = Engine::builder(store).lease(Duration::from_hours(1));
     let engine = engine
         .on_running(OnRunning::Reject)
         .observer(Events::default());
@@ -124,11 +132,21 @@ fn engine(store: RedisStore, patience: Duration) -> Engine {
 }
 
 impl Client {
-    async fn connect(name: &'static str, url: String, durability: Durability) -> Self {
-        let store = RedisStore::builder(url).durability(durability).connect();
+    async fn connect(
+        name: &'static str,
+        url: String,
+        durability: Durability,
+        claims: Claims,
+    ) -> Self {
+        let store = RedisStore::builder(url).durability(durability);
+        // A client that is cut off makes no connection anew, so a time-out would end its calls.
+        let (store, deadline) = match claims {
+            Claims::Granted => (patient(store), PATIENCE),
+            Claims::Refused => (store, DEADLINE),
+        };
         Self {
             name,
-            engine: engine(store.await.unwrap(), DEADLINE),
+            engine: engine(connected(store).await, deadline),
             calls: Arc::default(),
         }
     }
@@ -146,6 +164,12 @@ impl Client {
         calls.iter().filter(|call| is_one(call)).cloned().collect()
     }
 
+    /// Waits for so many calls of this kind.
+    async fn makes(&self, number: usize, what: &str, is_one: impl Fn(&Call) -> bool) {
+        let what = format!("{}: {number} calls {what}", self.name);
+        until(&what, || self.those(&is_one).len() >= number).await;
+    }
+
     /// Calls until this is the reason of a refusal.
     async fn is_refused_in_the_end(&self, why: &str) {
         let calls = async { while !Call::fresh(&self.engine).await.is_refused_as(why) {} };
@@ -154,8 +178,9 @@ impl Client {
 }
 
 impl Trial {
-    /// Calls in so many tasks of each client, loses the primary, waits for another one, and continues to call.
-    async fn run(fault: Fault, durability: Durability, tasks: usize) -> Self {
+    /// Calls in so many tasks of each client, and loses the primary. Allows the promotion of another one after the former
+    /// one has granted or refused enough claims of each client, and continues to call.
+    async fn run(fault: Fault, durability: Durability, tasks: usize, claims: Claims) -> Self {
         let group = block_in_place(|| SentinelSetup::builder().partitions().start());
         let ways = group.sentinel_addrs().into_iter().map(TcpProxy::start);
         let ways: Vec<_> = ways.collect();
@@ -166,20 +191,30 @@ impl Trial {
             addrs.join(","),
             SentinelSetup::NAME
         );
-        let stays = Client::connect("stays", direct, durability).await;
-        let follows = Client::connect("follows", sentinel_url(&group), durability).await;
-        let cut_off = Client::connect("cut off", behind, durability).await;
+        let stays = Client::connect("stays", direct, durability, claims).await;
+        let follows = Client::connect("follows", sentinel_url(&group), durability, claims).await;
+        let cut_off = Client::connect("cut off", behind, durability, claims).await;
         let (stop, mut calling) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
         let clients = [&stays, &follows, &cut_off];
-        for client in clients.repeat(tasks) {
-            calling.spawn(client.clone().call_until(Arc::clone(&stop)));
-        }
+        let mut call_in = |tasks| {
+            for client in clients.repeat(tasks) {
+                calling.spawn(client.clone().call_until(Arc::clone(&stop)));
+            }
+        };
+        // One task at first: on a busy machine, the calls of many tasks would all exceed their deadline.
+        call_in(1);
         for client in clients {
-            let has_enough = || client.those(|call| call.answer.is_ok()).len() >= ENOUGH;
-            until("each client has answers", has_enough).await;
+            let is_answered = |call: &Call| call.answer.is_ok();
+            client.makes(ENOUGH, "are answered", is_answered).await;
         }
         let healthy = Instant::now();
-        let (struck, new) = block_in_place(|| {
+        call_in(tasks - 1);
+        for client in clients {
+            let is_new = |call: &Call| call.began > healthy;
+            client.makes(tasks, "are made by all tasks", is_new).await;
+        }
+        let struck = block_in_place(|| {
+            group.forbid_failover();
             let old = &group.servers()[0];
             let how = match fault {
                 Fault::Parted(how) => {
@@ -194,9 +229,22 @@ impl Trial {
             for way in &ways {
                 way.separate(IpAddr::V4(Ipv4Addr::LOCALHOST), how);
             }
-            (Instant::now(), group.await_new_primary(old).url())
+            Instant::now()
         });
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        for client in clients {
+            let granted = claims == Claims::Granted;
+            let is_late = |call: &Call| call.began > struck && call.ran == granted;
+            client.makes(ENOUGH, "follow the fault", is_late).await;
+        }
+        let new = block_in_place(|| {
+            group.allow_failover();
+            group.await_new_primary(&group.servers()[0]).url()
+        });
+        let promoted = Instant::now();
+        for client in clients {
+            let is_later = |call: &Call| call.began > promoted;
+            client.makes(tasks, "follow the promotion", is_later).await;
+        }
         stop.store(true, Ordering::Relaxed);
         calling.join_all().await;
         Self {
@@ -287,7 +335,7 @@ impl Trial {
 const NO_SENTINEL: &str = "asking the sentinel at ";
 
 async fn a_partition_forgets_nothing_that_is_replicated(how: Partition, cut_off: &str) {
-    let trial = Trial::run(Fault::Parted(how), ONE, 16).await;
+    let trial = Trial::run(Fault::Parted(how), ONE, 16, Claims::Refused).await;
     trial.nothing_is_forgotten().await;
     trial
         .nothing_is_granted(&trial.stays, "0 of 1 replicas have it")
@@ -320,7 +368,8 @@ async fn a_silent_partition_forgets_nothing_that_is_replicated() {
 async fn a_partition_loses_acknowledged_records() {
     for how in [Partition::Cut, Partition::Silent] {
         // These calls wait for no replica, and all of them are executed again.
-        let trial = Trial::run(Fault::Parted(how), Durability::Acknowledged, 4).await;
+        let (fault, durability) = (Fault::Parted(how), Durability::Acknowledged);
+        let trial = Trial::run(fault, durability, 4, Claims::Granted).await;
         for client in trial.clients() {
             let (name, tally) = (client.name, trial.tally(client).await);
             assert!(tally.again >= ENOUGH, "{how:?}, {name}: {tally:?}");
@@ -332,7 +381,7 @@ async fn a_partition_loses_acknowledged_records() {
 /// The limit of [`Durability::Replicated`]: that replica must be one that can be promoted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_lost_with_the_primary_does_not_count() {
-    let trial = Trial::run(Fault::PartedWithReplica, ONE, 16).await;
+    let trial = Trial::run(Fault::PartedWithReplica, ONE, 16, Claims::Granted).await;
     let tally = trial.tally(&trial.stays).await;
     assert!(tally.again >= ENOUGH, "{tally:?}");
 }
@@ -340,7 +389,7 @@ async fn a_replica_that_is_lost_with_the_primary_does_not_count() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_replicas_forget_nothing_when_one_is_lost_with_the_primary() {
     let both = Durability::Replicated(2);
-    let trial = Trial::run(Fault::PartedWithReplica, both, 16).await;
+    let trial = Trial::run(Fault::PartedWithReplica, both, 16, Claims::Refused).await;
     trial.nothing_is_forgotten().await;
     trial
         .nothing_is_granted(&trial.stays, "1 of 2 replicas have it")

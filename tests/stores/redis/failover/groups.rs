@@ -138,7 +138,11 @@ impl Event {
             }
             Self::Asked => {}
         }
-        Fault { at, served }
+        Fault {
+            at,
+            served,
+            settled: served,
+        }
     }
 }
 
@@ -150,14 +154,15 @@ async fn run<G: Group>(event: Event, durability: Durability, promise: Promise, s
     let name = format!("{}, {durability:?}, {event:?}", G::NAME);
     let group = Arc::new(tokio::task::spawn_blocking(G::start).await.unwrap());
     let store = RedisStore::builder(group.url()).durability(durability);
-    let load = Load::start(group.shards(), store).await;
+    let load = Load::start(group.shards(), store, |engine| engine).await;
     load.shared().answered(calls() * 2 / 5).await;
     let traffic = load.traffic();
     let fault = tokio::task::spawn_blocking(move || {
         let mut fault = event.on(&*group, &traffic);
         group.await_settled();
+        fault.settled = Instant::now();
         if settled {
-            fault.served = Instant::now();
+            fault.served = fault.settled;
         }
         (fault, group)
     });

@@ -125,19 +125,23 @@ impl Journal {
         });
     }
 
-    /// Returns of answers that the servers did not have later.
-    pub(crate) fn forgotten(&self) -> Vec<(String, Instant)> {
+    /// Keys and times of calls whose answers the servers did not have later.
+    pub(crate) fn forgotten(&self) -> Vec<(String, Range<Instant>)> {
         let mut found = Vec::new();
+        let instant = |at| self.began + Duration::from_micros(at);
         for (key, calls) in &self.lock().history.keys {
             let mut first = BTreeMap::new();
-            for (told, text) in calls.calls.iter().filter_map(Call::answer) {
-                let at = first.entry(text).or_insert(told);
-                *at = told.min(*at);
+            for call in &calls.calls {
+                if let Some((ended, text)) = call.answer() {
+                    let teller = first.entry(text).or_insert((ended, call.begun));
+                    *teller = (ended, call.begun).min(*teller);
+                }
             }
             let last = first.values().max().copied();
-            let earlier = first.into_values().filter(|at| Some(*at) != last);
-            let instant = |at| self.began + Duration::from_micros(at);
-            found.extend(earlier.map(|at| (key.to_string(), instant(at))));
+            let earlier = first.into_values().filter(|one| Some(*one) != last);
+            found.extend(
+                earlier.map(|(ended, began)| (key.to_string(), instant(began)..instant(ended))),
+            );
         }
         found
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use idem_harness::HANG_LIMIT;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::{Context, Engine, OnRunning};
+use idem_runtime::{Context, Engine, EngineBuilder, OnRunning};
 use idem_tests::checker::End;
 use idem_tests::payment::{PayError, Receipt};
 use idem_tests::seeded::Seeded;
-use idem_tests::shop::patiently;
+use idem_tests::shop::{connected, patiently};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,8 +23,8 @@ use crate::shard::{OPERATION, PREFIX};
 
 /// Concurrent calls.
 const WORKERS: usize = 64;
-/// An unreleased claim blocks its key for this time.
-const LEASE: Duration = Duration::from_secs(8);
+/// Longer than any failover: a lease that lapses would let a body run again.
+const LEASE: Duration = Duration::from_mins(1);
 /// How long a duplicate waits for a running call.
 const WAIT: Duration = Duration::from_secs(4);
 
@@ -69,12 +69,17 @@ struct Queue {
 }
 
 impl Load {
-    /// Begins to call the keys of each shard.
-    pub(crate) async fn start(shards: Vec<Vec<u64>>, store: RedisStoreBuilder) -> Self {
+    /// Begins to call the keys of each shard, with these settings of the engines.
+    pub(crate) async fn start(
+        shards: Vec<Vec<u64>>,
+        store: RedisStoreBuilder,
+        settings: impl Fn(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
         let (_, mut seeded) = Seeded::from_env();
         let mut engines = Vec::new();
         for _ in 0..2 {
-            engines.push(engine(store.clone().connect().await.unwrap()));
+            let engine = settings(engine(connected(store.clone()).await));
+            engines.push(engine.build().unwrap());
         }
         let queues = shards.into_iter().map(|keys| {
             let planned = order(&keys, &mut seeded);
@@ -231,11 +236,9 @@ impl Shared {
     }
 }
 
-fn engine(store: RedisStore) -> Engine {
+fn engine(store: RedisStore) -> EngineBuilder {
     Engine::builder(store)
         .prefix(PREFIX)
         .lease(LEASE)
         .on_running(OnRunning::Wait(WAIT))
-        .build()
-        .unwrap()
 }

@@ -1,13 +1,10 @@
 //! The verdict on a run.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::journal::{Span, Verdict};
 use crate::load::Shared;
 use crate::plan::calls;
-
-/// Time for the library to detect that another server is the primary.
-const MOMENT: Duration = Duration::from_secs(1);
 
 /// A fault, from the servers' view.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +12,8 @@ pub(crate) struct Fault {
     pub(crate) at: Instant,
     /// When the servers could serve the keys again.
     pub(crate) served: Instant,
+    /// When no server acknowledged writes any more but the new primary.
+    pub(crate) settled: Instant,
 }
 
 /// The permitted damage of a failover.
@@ -31,15 +30,12 @@ pub(crate) enum Promise {
 
 /// Judges a run with one fault on one shard.
 pub(crate) fn judge(name: &str, promise: Promise, fault: Fault, shared: &Shared, hit: usize) {
-    let meanwhile = fault.at..fault.served + MOMENT;
-    let forgets = (promise != Promise::Kept).then(|| meanwhile.clone());
+    let forgets = (promise != Promise::Kept).then_some(fault.at..fault.settled);
     conclude(name, promise, shared, forgets);
-    for (key, returned) in shared.journal.forgotten() {
-        let after = returned.saturating_duration_since(fault.at);
-        let span = fault.served - fault.at;
+    for (key, called) in shared.journal.forgotten() {
         assert!(
-            meanwhile.contains(&returned),
-            "{name}: key {key} had another answer {after:?} after the fault; servers: {span:?}"
+            called.start < fault.settled && called.end > fault.at,
+            "{name}: key {key} had another answer: {called:?}, {fault:?}"
         );
     }
     let refused = shared.journal.refused();

@@ -1,5 +1,6 @@
 //! Too few connections: of the store, of the server, of the application.
 
+use idem_tests::sql::connect;
 use sqlx::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
@@ -45,7 +46,7 @@ async fn an_applications_pool_may_run_dry() {
     let test_database = TestDatabase::new::<Postgres>();
     let pool = PgPoolOptions::new().max_connections(2);
     let pool = pool.connect(&test_database.url).await.unwrap();
-    let store = PostgresStore::connect(&pool).await.unwrap();
+    let store = connect::<Postgres>(&pool).await;
     store.migrate().await.unwrap();
     let fixture = Fixture::on(&store);
     let both = Arc::new(Barrier::new(2));

@@ -3,6 +3,7 @@
 use std::fs;
 
 use idem_harness::TestDir;
+use idem_tests::sql::connect;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::prelude::*;
@@ -35,7 +36,7 @@ async fn a_read_only_file_is_reported() {
     let fixture = Fixture::on(&open::<Sqlite>(&test_database.url).await);
     let first = fixture.pay("a").await.unwrap();
     let url = format!("{}?mode=ro", test_database.url);
-    let store = SqliteStore::connect(url).await.unwrap();
+    let store = connect::<Sqlite>(url).await;
     assert_says(
         claim(&store).await,
         Refused,
@@ -60,12 +61,12 @@ async fn a_damaged_or_deleted_file_is_reported_on_open() {
     let mut bytes = fs::read(path).unwrap();
     bytes[4096..].fill(0xa5);
     fs::write(path, bytes).unwrap();
-    let late = SqliteStore::connect(&test_database.url).await.unwrap();
+    let late = connect::<Sqlite>(&test_database.url).await;
     assert_says(claim(&late).await, Refused, &["damaged"]);
     drop(late);
     for end in ["", "-wal", "-shm"] {
         fs::remove_file(format!("{path}{end}")).unwrap();
     }
-    let late = SqliteStore::connect(&test_database.url).await.unwrap();
+    let late = connect::<Sqlite>(&test_database.url).await;
     assert_says(claim(&late).await, Refused, &["`migrate()`"]);
 }

@@ -2,6 +2,8 @@
 
 use std::str::FromStr as _;
 
+use idem_tests::shop;
+use idem_tests::sql::connect;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Executor, MySqlConnection, PgConnection, PgPool};
 
@@ -41,9 +43,9 @@ async fn a_search_path_selects_no_second_table() {
         })
     });
     let pool = pool.connect(&test_database.url).await.unwrap();
-    let store = PostgresStore::connect(&pool).await.unwrap();
+    let store = connect::<Postgres>(&pool).await;
     store.migrate().await.unwrap();
-    let engine = Engine::new(store);
+    let engine = shop::engine(store);
 
     // The tenant has no table: both calls use that of the store.
     let first = call(&engine, 1).await.unwrap();
@@ -67,7 +69,7 @@ async fn a_search_path_selects_no_second_table() {
 
     // A store of that table, by its full name.
     let of_tenant = PostgresStore::builder(&pool).table("tenant.idem_records");
-    let of_tenant = Engine::new(of_tenant.connect().await.unwrap());
+    let of_tenant = shop::engine(of_tenant.connect().await.unwrap());
     let first = call_in_tx(&of_tenant, &pool, 3).await.unwrap();
     assert_eq!(call(&of_tenant, 3).await.unwrap(), first);
 }
@@ -81,12 +83,12 @@ async fn a_store_stays_in_the_schema_of_its_options() {
     let options = PgConnectOptions::from_str(&test_database.url).unwrap();
     let path = |path: &str| options.clone().options([("search_path", path)]);
     for schema in ["full_one", "\"Tenant-1 ü\""] {
-        let store = PostgresStore::connect(path(schema)).await.unwrap();
+        let store = connect::<Postgres>(path(schema)).await;
         store.migrate().await.unwrap();
-        call(&Engine::new(store), 1).await.unwrap();
+        call(&shop::engine(store), 1).await.unwrap();
     }
     let behind = PostgresStore::connect(path("nowhere,\"Tenant-1 ü\",full_one")).await;
-    let behind = Engine::new(behind.unwrap());
+    let behind = shop::engine(behind.unwrap());
     assert_eq!(call(&behind, 1).await.unwrap(), "1 outside");
     let kept = "SELECT (SELECT count(*) FROM full_one.idem_records), \
                 (SELECT count(*) FROM \"Tenant-1 ü\".idem_records), to_regclass('idem_records') IS NULL";
@@ -97,11 +99,9 @@ async fn a_store_stays_in_the_schema_of_its_options() {
 async fn another_default_database_selects_no_second_table() {
     let test_database = TestDatabase::new::<MySql>();
     test_database.sql("CREATE DATABASE `other schema`").await;
-    let store = SqlStore::<MySql>::connect(&test_database.url)
-        .await
-        .unwrap();
+    let store = connect::<MySql>(&test_database.url).await;
     store.migrate().await.unwrap();
-    let engine = Engine::new(store);
+    let engine = shop::engine(store);
     let mut conn = MySqlConnection::connect(&test_database.url).await.unwrap();
     conn.execute("USE `other schema`").await.unwrap();
     let first = call(&engine, 1).await.unwrap();

@@ -4,6 +4,7 @@ use idem_runtime::store::StoreErrorKind::Full;
 use idem_runtime::store::author::Needs;
 use idem_tests::claims::unhurried;
 use idem_tests::shop::happened;
+use idem_tests::sql::connect;
 
 use super::prelude::*;
 
@@ -20,7 +21,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     } else {
         "SET GLOBAL read_only = 1"
     });
-    let store = SqlStore::<B>::connect(&url).await.unwrap();
+    let store = connect::<B>(&url).await;
     assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
     // A record that is absent here may exist on a server that accepts writes.
     let mut request = asks(Owner::random());

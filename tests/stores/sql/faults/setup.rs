@@ -2,6 +2,7 @@
 
 use idem_runtime::store::author::{Header, State};
 use idem_runtime::store::{Fence, StoreErrorKind};
+use idem_tests::sql::connect;
 
 use super::prelude::*;
 
@@ -38,7 +39,7 @@ async fn ten_may_create_the_table_at_once<B: Database>() {
     for _ in 0..10 {
         let url = test_database.url.clone();
         tasks.spawn(async move {
-            let store = SqlStore::<B>::connect(url).await.unwrap();
+            let store = connect::<B>(url).await;
             store.migrate().await.unwrap();
             store
         });
@@ -68,7 +69,7 @@ async fn a_bad_name_of_a_table_is_refused<B: Database>() {
 
 async fn a_missing_table_is_reported<B: Database>() {
     let test_database = TestDatabase::new::<B>();
-    let store = SqlStore::<B>::connect(&test_database.url).await.unwrap();
+    let store = connect::<B>(&test_database.url).await;
     assert_says(claim(&store).await, Refused, &["a claim", "`migrate()`"]);
     assert_permanent(Fixture::on(&store).pay("a").await);
     store.migrate().await.unwrap();
@@ -87,7 +88,7 @@ async fn a_table_of_another_layout_is_refused<B: Database>() {
         let rename = format!("ALTER TABLE idem_records RENAME COLUMN {column} TO {another}");
         test_database.sql(&rename).await;
         // Another process has not prepared its statements yet.
-        let fresh = SqlStore::<B>::connect(&test_database.url).await.unwrap();
+        let fresh = connect::<B>(&test_database.url).await;
         let message = "not as this version knows it";
         for store in [&store, &fresh] {
             assert_says(claim(store).await, Refused, &[message]);
@@ -161,7 +162,7 @@ async fn each_right_is_needed_but_that_to_create<B: Server>() {
         "CREATE USER clerk IDENTIFIED BY 'password-marker'; GRANT SELECT ON idem.other TO clerk"
     });
     let url = server.url_as("clerk", "password-marker");
-    let store = SqlStore::<B>::connect(&url).await.unwrap();
+    let store = connect::<B>(&url).await;
     let parts = ["creating the table", "may not create", "`migrations`"];
     assert_says(store.migrate().await, Refused, &parts);
     let owner = open::<B>(&server.url()).await;
@@ -170,7 +171,7 @@ async fn each_right_is_needed_but_that_to_create<B: Server>() {
         let others = rights.into_iter().filter(|one| *one != missing);
         let others = others.collect::<Vec<_>>().join(", ");
         server.execute(&format!("GRANT {others} ON idem_records TO clerk"));
-        let store = SqlStore::<B>::connect(&url).await.unwrap();
+        let store = connect::<B>(&url).await;
         let fixture = Fixture::hasty(&store);
         let told = ["SELECT, INSERT, UPDATE and DELETE"];
         if missing == "DELETE" {
@@ -218,7 +219,7 @@ async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
         let fsync = B::POSTGRES.then_some(("fsync", "on"));
         let settings: Vec<_> = fsync.into_iter().chain([(setting, setting_to)]).collect();
         let server = B::serve(&settings);
-        let store = SqlStore::<B>::connect(server.password_url()).await.unwrap();
+        let store = connect::<B>(server.password_url()).await;
         let warnings = store.warnings();
         let reported = warnings.iter();
         let reported = reported.filter(|warning| warning.contains("a crash of the server forgets"));

@@ -13,7 +13,9 @@ use diesel_async::{
 };
 use idem_consumers::{Consumer, MemoryQueue, Raw, TxFuture, TxPool};
 use idem_harness::DatabaseServer;
-use idem_runtime::store::sql::{Backend, IntoSqlSource, MySql, Postgres, SqlSession, SqlStore};
+use idem_runtime::store::sql::{Backend, IntoSqlSource, MySql, Postgres, SqlSession};
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 
 use super::prelude::*;
 use crate::database::TestDatabase;
@@ -263,9 +265,9 @@ async fn outlives<D: Server, P>(server: &DatabaseServer, pool: P)
 where
     for<'p> &'p P: IntoSqlSource<D>,
 {
-    let store = SqlStore::<D>::connect(&pool).await.expect("it is up");
+    let store = connect::<D>(&pool).await;
     store.migrate().await.expect("the table is made");
-    let engine = Engine::new(store);
+    let engine = engine(store);
     let call = async |key: u32| {
         let call = engine.operation("orders.create").key(&key);
         call.run(async |_| Ok::<_, idem_runtime::Error>(key)).await
@@ -331,14 +333,12 @@ where
     P: TxPool + Clone,
     for<'p> &'p P: IntoSqlSource<D>,
 {
-    let store = SqlStore::<D>::connect(&pool)
-        .await
-        .expect("the server is up");
+    let store = connect::<D>(&pool).await;
     store.migrate().await.expect("the table is made");
     place
         .sql("CREATE TABLE orders (name VARCHAR(100) NOT NULL)")
         .await;
-    let engine = Engine::new(store);
+    let engine = engine(store);
     for (message, fails) in [("m-0", true), ("m-1", false), ("m-1", false)] {
         let queue = MemoryQueue::new();
         queue.send(message, message);

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 
 use idem_runtime::Error;
 use idem_runtime::clock::{Clock as _, ManualClock};
-use idem_runtime::store::sql::SqlStore;
+use idem_tests::sql::connect;
 
 use super::prelude::*;
 
@@ -153,7 +153,7 @@ async fn another_writer_is_waited_for_as_set<D: Database>() {
                 }
             }
             if writer == SameCallOfAnotherEngine {
-                let store = SqlStore::<D>::connect(&fixture.place.url).await.unwrap();
+                let store = connect::<D>(&fixture.place.url).await;
                 let another = Engine::builder(store).clock(clock.clone());
                 engine = another.build().unwrap();
             }

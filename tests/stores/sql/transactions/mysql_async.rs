@@ -5,6 +5,8 @@ use std::pin::pin;
 
 use idem_runtime::credentials::Credentials;
 use idem_runtime::store::sql::{MySql, MySqlStore, SqlError, SqlReply, SqlSession};
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Pool, PoolConstraints, PoolOpts, Transaction, TxOpts};
 
@@ -215,8 +217,8 @@ async fn an_error_of_a_receiver_leaves_the_session_usable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_whose_connections_are_lost_connects_again() {
     let shop = Shop::new().await;
-    let store = MySqlStore::connect(options(&shop.place.url)).await.unwrap();
-    let engine = Engine::new(store);
+    let store = connect::<MySql>(options(&shop.place.url)).await;
+    let engine = engine(store);
     let database = shop.place.url.rsplit_once('/').unwrap().1;
     let sessions = format!(
         "SELECT COALESCE(MIN(id), 0) FROM information_schema.processlist \
@@ -252,7 +254,7 @@ async fn a_session_in_the_mode_of_oracle() {
     let store = MySqlStore::builder(opts()).table("oracle").connect().await;
     let store = store.unwrap();
     store.migrate().await.unwrap();
-    let engine = Engine::new(store);
+    let engine = engine(store);
     for answer in [Err(OrderError::Down), Ok(1), Ok(1)] {
         let call = engine.operation("orders.create").key("order-7");
         let given = answer.clone();
@@ -296,9 +298,9 @@ async fn either_number_of_changed_rows_is_right() {
 async fn a_store_takes_the_options_of_a_pool_and_none_of_its_connections() {
     let shop = Shop::new().await;
     let pool = pool(&shop, 1);
-    let store = MySqlStore::connect(&pool).await.unwrap();
+    let store = connect::<MySql>(&pool).await;
     let mut tx = begin(&pool).await;
-    let engine = Engine::new(store);
+    let engine = engine(store);
     let calls = (0..20_u32).map(|key| {
         let call = engine.operation("orders.create").key(&(key % 5));
         call.run(async move |_| Answer::Ok(key % 5))

@@ -1,7 +1,9 @@
 //! SQL sent as text: any bytes in its values, and any dialect of the session.
 
 use idem_runtime::Error;
-use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::store::sql::Postgres;
+use idem_tests::shop::engine;
+use idem_tests::sql::connect;
 use sqlx::PgConnection;
 
 use super::prelude::*;
@@ -100,9 +102,9 @@ async fn settings_of_a_session_in_a_transaction_of_idem<D: Database>() {
 /// sqlx logs statements, and slow ones at the level of warnings. It must not contain an answer.
 async fn no_answer_is_in_the_text_of_a_statement<D: Server>() {
     let server = D::serve(D::LOGS);
-    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let store = connect::<Postgres>(&server.url()).await;
     store.migrate().await.unwrap();
-    let engine = Engine::new(store);
+    let engine = engine(store);
     let mut conn = PgConnection::connect(&server.url()).await.unwrap();
     let secret = "4111-1111-1111-1111";
     let call = engine.operation("orders.create").key("order-7");
