@@ -14,6 +14,7 @@ use idem_runtime::{Classify, Context, Engine, Policy};
 #[cfg(feature = "kafka")]
 use idem_tests::brokers::Kafka;
 use idem_tests::brokers::{Broker, ConsumerSettings, Nats, Rabbit, RedisStreams};
+use idem_tests::shop::{connected, patiently};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use sqlx::postgres::PgPoolOptions;
@@ -82,17 +83,33 @@ async fn main() {
 
 async fn engine(url: &str) -> Engine {
     if url.starts_with("redis:") {
-        Engine::new(RedisStore::connect(url).await.expect("the store is up"))
+        Engine::new(connected(RedisStore::builder(url)).await)
     } else {
-        Engine::new(PostgresStore::connect(url).await.expect("the store is up"))
+        let connecting = async {
+            loop {
+                match PostgresStore::connect(url).await {
+                    Ok(store) => return store,
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                }
+            }
+        };
+        Engine::new(patiently("the store connects", connecting).await)
     }
 }
 
 async fn work<B: Broker>(settings: ConsumerSettings) {
     let settings = Arc::new(settings);
     let engine = engine(&settings.store).await;
-    let source = B::source(&settings.url, settings.lease).await;
-    let source = source.expect("the broker is up");
+    // A busy machine may delay the replies of a broker for longer than its client waits.
+    let connecting = async {
+        loop {
+            match B::source(&settings.url, settings.lease).await {
+                Ok(source) => return source,
+                Err(error) => eprintln!("the broker is up: {error}"),
+            }
+        }
+    };
+    let source = patiently("the broker is up", connecting).await;
     let consumer = Consumer::new(engine, "bills.collect")
         .concurrency(settings.concurrency)
         .dead_letter_after(settings.attempts)

@@ -11,7 +11,7 @@ use idem_runtime::store::redis::RedisStore;
 use serde_json::Value;
 
 use crate::command::{Ran, idem_with};
-use crate::filled::{PAY, PREFIX, PayError, Site, receipt};
+use crate::filled::{PAY, PREFIX, PayError, Site, receipt, redis};
 use crate::verbs;
 
 const PASSWORD: &str = "s3cr3t-of-the-store";
@@ -48,7 +48,7 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
     let (group, url) = guarded_group();
     let store = RedisStore::builder(url.replace("://", &format!("://:{PASSWORD}@")))
         .sentinel_credentials(None, SENTINEL_PASSWORD);
-    let store = store.connect().await.unwrap();
+    let store = redis(store).await;
     let site = Site::new(url, Arc::new(store)).with(&[
         ("IDEM_PASSWORD", PASSWORD),
         ("IDEM_SENTINEL_PASSWORD", SENTINEL_PASSWORD),
@@ -156,8 +156,8 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
         .node_timeout(std::time::Duration::from_secs(600))
         .start();
     let url = format!("redis+cluster://{}", list(&cluster.addrs()));
-    let store = RedisStore::connect(url.replace("://", &format!("://:{PASSWORD}@")));
-    let site = Site::new(url, Arc::new(store.await.unwrap()));
+    let store = RedisStore::builder(url.replace("://", &format!("://:{PASSWORD}@")));
+    let site = Site::new(url, Arc::new(redis(store).await));
     let site = site.with(&[("IDEM_PASSWORD", PASSWORD)]);
     let whole = site.json("doctor");
     assert_eq!(whole["fail"], 0, "{whole:#}");
@@ -217,8 +217,7 @@ async fn every_verb_over_tls() {
     let dir = TestDir::new("command-tls").unwrap();
     let ca = write(&dir, "ca.pem", server.certificates().ca_pem());
     let store = RedisStore::builder(server.tls_url());
-    let store = store.root_certificate(server.certificates().ca_pem());
-    let store = store.connect().await.unwrap();
+    let store = redis(store.root_certificate(server.certificates().ca_pem())).await;
     let url = format!("rediss://{}", server.tls_addr());
     let site = Site::new(url, Arc::new(store));
     let site = site.with(&[("IDEM_PASSWORD", PASSWORD), ("IDEM_CA", &ca)]);

@@ -7,6 +7,8 @@ use idem_runtime::__private::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::claim::Acquired;
 use idem_runtime::key::{Operation, ToKey};
 use idem_runtime::store::author::{Admission, ClaimReply, ClaimRequest, Header, Owner, State};
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_runtime::store::sql::{Backend, SqlStore};
 use idem_runtime::store::{OutcomeKind, RecordKey, Store};
 use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
 use serde::{Deserialize, Serialize};
@@ -54,9 +56,25 @@ impl Classify for PayError {
     }
 }
 
+/// The time limits of stores and engines, which a busy machine does not exceed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn redis(store: RedisStoreBuilder) -> RedisStore {
+    let store = store.connect_timeout(PATIENCE).response_timeout(PATIENCE);
+    store.connect().await.unwrap()
+}
+
+pub(crate) async fn sql<B: Backend>(url: String) -> SqlStore<B> {
+    let store = SqlStore::builder(url).response_timeout(PATIENCE);
+    let store = store.connect().await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
 /// An engine, as another process has one.
 pub(crate) fn engine(store: &Arc<dyn Store>) -> Engine {
     let engine = Engine::builder(Arc::clone(store)).prefix(PREFIX);
+    let engine = engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE);
     // Released records live as long as a lease, and are looked at to the end.
     let engine = engine.lease(Duration::from_secs(900));
     let silent = Vec::<Arc<dyn Observer>>::new();

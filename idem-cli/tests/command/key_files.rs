@@ -7,18 +7,17 @@ use idem_harness::TestDir;
 use idem_runtime::Engine;
 use idem_runtime::codec::EncryptionKeys;
 use idem_runtime::store::Store;
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
 use serde_json::json;
 
-use crate::filled::{PAY, PREFIX, PayError, Site, receipt};
+use crate::filled::{PAY, PREFIX, PayError, Site, receipt, sql};
 
 /// Finds an accepted key file of another engine, and an unlogged digest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_files_find_records_and_read_answers() {
     let dir = TestDir::new("command-keys").unwrap();
     let url = format!("sqlite://{}", dir.path().join("records.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Sqlite>(url.clone()).await;
     let store: Arc<dyn Store> = Arc::new(store);
     let engine = Engine::builder(Arc::clone(&store)).prefix(PREFIX);
     let engine = engine.digest_key([7; 32]);

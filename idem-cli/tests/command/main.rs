@@ -20,30 +20,28 @@ use std::sync::Arc;
 use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+use idem_runtime::store::sql::{MySql, Postgres, Sqlite};
 
-use crate::filled::{PAY, PREFIX, PayError, Site, receipt};
+use crate::filled::{PAY, PREFIX, PayError, Site, receipt, redis, sql};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_on_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.unwrap();
+    let store = redis(RedisStore::builder(server.url())).await;
     verbs::all(Site::new(server.url(), Arc::new(store))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_on_postgresql() {
     let server = PostgresServer::builder().durable().start();
-    let store = PostgresStore::connect(server.url()).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Postgres>(server.url()).await;
     verbs::all(Site::new(server.url(), Arc::new(store))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_on_mariadb() {
     let server = MariaDbServer::builder().durable().start();
-    let store = MySqlStore::connect(server.url()).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<MySql>(server.url()).await;
     verbs::all(Site::new(server.url(), Arc::new(store))).await;
 }
 
@@ -51,8 +49,7 @@ async fn every_verb_on_mariadb() {
 async fn every_verb_on_sqlite() {
     let dir = TestDir::new("command").unwrap();
     let url = format!("sqlite://{}", dir.path().join("records.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Sqlite>(url.clone()).await;
     verbs::all(Site::new(url, Arc::new(store))).await;
 }
 
@@ -60,9 +57,8 @@ async fn every_verb_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_withdraws_the_copy_in_front() {
     let (front, durable) = (RedisServer::start(), PostgresServer::start());
-    let fast = RedisStore::connect(front.url()).await.unwrap();
-    let store = PostgresStore::connect(durable.url()).await.unwrap();
-    store.migrate().await.unwrap();
+    let fast = redis(RedisStore::builder(front.url())).await;
+    let store = sql::<Postgres>(durable.url()).await;
     let site = Site::new(durable.url(), Arc::new(LayeredStore::new(fast, store)));
     assert_eq!(
         site.pay("o-1", Ok(receipt("r-1"))).await,
@@ -74,8 +70,8 @@ async fn a_reset_withdraws_the_copy_in_front() {
     let reset = format!("reset {PAY} --key \"o-1\" --yes --front {url}");
     site.shows(reset, "state now released");
     let other = Site::new(durable.url(), {
-        let fast = RedisStore::connect(front.url()).await.unwrap();
-        let store = PostgresStore::connect(durable.url()).await.unwrap();
+        let fast = redis(RedisStore::builder(front.url())).await;
+        let store = sql::<Postgres>(durable.url()).await;
         Arc::new(LayeredStore::new(fast, store))
     });
     let ran = other.pay("o-1", Ok(receipt("r-2"))).await;
@@ -90,7 +86,7 @@ async fn records_of_other_operations_are_removed_only_if_they_are_meant() {
     const REFUND: &str = "shop_backend::payments::service::PaymentService::refund";
     const CHARGE: &str = "shop_backend::payments::service::PaymentService::charge";
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.unwrap();
+    let store = redis(RedisStore::builder(server.url())).await;
     let site = Site::new(server.url(), Arc::new(store));
     for operation in [REFUND, CHARGE] {
         let call = site.engine.operation(operation).key("o-1");

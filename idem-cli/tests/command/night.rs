@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use idem_harness::TestDir;
 use idem_runtime::Engine;
 use idem_runtime::observe::TracingObserver;
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::filled::{PAY, PREFIX, PayError, Receipt, Site, receipt};
+use crate::filled::{PAY, PREFIX, PayError, Receipt, Site, receipt, sql};
 
 const PAGE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -46,8 +46,7 @@ impl<'a> MakeWriter<'a> for Log {
 async fn the_guide_shows_what_an_operator_sees() {
     let dir = TestDir::new("night").unwrap();
     let url = format!("sqlite://{}", dir.path().join("records.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Sqlite>(url.clone()).await;
     let site = Site::new(url, Arc::new(store)).with(&[("IDEM_OPERATOR", "zoe")]);
     let engine = Engine::builder(Arc::clone(&site.store))
         .prefix(PREFIX)

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use idem_harness::TestDir;
 use idem_runtime::store::Store;
-use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::sql::Sqlite;
 use idem_runtime::{Engine, step};
 
-use crate::filled::{PREFIX, PayError, Receipt, Site};
+use crate::filled::{PREFIX, PayError, Receipt, Site, sql};
 
 /// Clears a screen, sets a window's title, and has its own line.
 const NAME: &str = "pay\x1b[2J\u{9b}31m\u{202e}\nanswered: no";
@@ -16,8 +16,7 @@ const NAME: &str = "pay\x1b[2J\u{9b}31m\u{202e}\nanswered: no";
 async fn names_move_no_cursor() {
     let dir = TestDir::new("planted").unwrap();
     let url = format!("sqlite://{}", dir.path().join("records.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Sqlite>(url.clone()).await;
     let store: Arc<dyn Store> = Arc::new(store);
     let engine = Engine::builder(Arc::clone(&store)).prefix(PREFIX);
     let engine = engine.instance(NAME).build().unwrap();

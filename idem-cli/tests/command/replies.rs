@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use idem_harness::PostgresServer;
-use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::store::sql::Postgres;
 
-use crate::filled::{PAY, PayError, Site};
+use crate::filled::{PAY, PayError, Site, sql};
 
 /// Finds a possible change that is reported as none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_may_have_been_made_is_no_store_out_of_reach() {
     let server = PostgresServer::start();
-    let store = PostgresStore::connect(server.url()).await.unwrap();
-    store.migrate().await.unwrap();
+    let store = sql::<Postgres>(server.url()).await;
     let site = Site::new(server.url(), Arc::new(store));
     for key in ["o-1", "o-2", "o-3"] {
         site.pay(key, Err(PayError::NoReply)).await.unwrap_err();

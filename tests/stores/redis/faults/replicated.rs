@@ -21,7 +21,9 @@ fn replicated(store: RedisStoreBuilder) -> RedisStoreBuilder {
 #[tokio::test]
 async fn claims_and_answers_are_waited_for_and_replays_are_not() {
     let pair = ReplicaPair::start();
-    let shop = shop(&pair).await;
+    // Without a time-out, after which a command would be sent again.
+    let store = |store| replicated(store).response_timeout(PATIENCE);
+    let shop = Shop::open_with(&pair.primary.url(), store, persistent).await;
     shop.pay("warm").await.unwrap();
     let mut monitor = pair.primary.monitor();
     let first = shop.pay("a").await;

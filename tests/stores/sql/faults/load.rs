@@ -79,12 +79,15 @@ async fn each_isolation_level_serves_many_calls_beside_a_purge<B: Server>() {
             let (store, server, over) = (stores[0].clone(), server.clone(), over.clone());
             async move {
                 let mut deleted = 0;
-                while !over.load(Ordering::SeqCst) {
+                // Once at least, although the calls may have ended before this task begins.
+                loop {
                     server.execute(&B::filled(300, -1_000_000));
                     let purge = Purge::default().batch(50).pause(Duration::ZERO);
                     deleted += store.purge(purge).await.unwrap();
+                    if over.load(Ordering::SeqCst) {
+                        return deleted;
+                    }
                 }
-                deleted
             }
         });
         many_calls(&stores).await;

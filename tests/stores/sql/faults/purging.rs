@@ -5,6 +5,7 @@ use std::time::Instant;
 use idem_runtime::FOREVER;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::PurgeTask;
+use idem_tests::shop::engine;
 use sqlx::MySqlConnection;
 use tokio::runtime::Handle;
 
@@ -192,9 +193,8 @@ async fn mariadb_uses_the_index() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_on_mysql_skips_records_that_a_transaction_has_locked() {
     let test_database = TestDatabase::new::<MySql>();
-    let hasty = |store: SqlStoreBuilder<_>| store.response_timeout(2 * SECOND);
-    let store = open_with::<MySql>(&test_database.url, hasty).await;
-    let engine = Engine::new(store.clone());
+    let store = open::<MySql>(&test_database.url).await;
+    let engine = engine(store.clone());
     let call = |key: &str| engine.operation("orders.create").key(key);
     for key in ["a", "b", "c"] {
         let answer: Result<u32, Error> = call(key).run(|_| async { Ok(1) }).await;
