@@ -52,8 +52,9 @@ impl Provider {
 
     /// Charges a card once for each name.
     pub(crate) async fn charge(&self, charge: Charge<'_>) -> Result<Charged, ProviderDown> {
-        // Half of the latency before the charge, at most a second, and the rest after it: a caller killed in between has paid.
-        let before = (self.slow / 2).min(Duration::from_secs(1));
+        // Half of the latency before the charge, at most three seconds, and the rest after it: a caller killed in between
+        // has paid.
+        let before = (self.slow / 2).min(Duration::from_secs(3));
         tokio::time::sleep(before).await;
         if charge.card == "tok_down" && self.down().insert(charge.name.to_owned()) {
             return Err(ProviderDown);

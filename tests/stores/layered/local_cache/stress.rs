@@ -11,11 +11,13 @@ use super::fixture::Fixture;
 
 const KEYS: usize = 4;
 const RESETS: usize = 5_000;
+/// Answers of each engine's cache, so that one that was taken back would be among them.
+const HITS: u64 = 100;
 
 /// The lowest run of each key whose answer is still valid.
 type Floors = Arc<[AtomicU32; KEYS]>;
 
-/// Calls until the resets are over, and at least once.
+/// Calls until the resets are over, and the cache has given enough answers.
 async fn calls(fixture: Fixture, floors: Floors, resets: Arc<AtomicUsize>) {
     loop {
         for (key, floor) in floors.iter().enumerate() {
@@ -23,7 +25,8 @@ async fn calls(fixture: Fixture, floors: Floors, resets: Arc<AtomicUsize>) {
             let run = fixture.pay(&key.to_string()).await.unwrap();
             assert!(run >= floor, "run {run} of key {key} was taken back");
         }
-        if resets.load(Ordering::SeqCst) >= RESETS {
+        let is_over = resets.load(Ordering::SeqCst) >= RESETS;
+        if is_over && fixture.stats().hits > HITS {
             return;
         }
         tokio::task::yield_now().await;
@@ -72,7 +75,6 @@ async fn a_reset_answer_is_never_replayed() {
         tasks.spawn(takes_back(fixture.clone(), floors.clone(), resets.clone()));
     }
     tasks.join_all().await;
-    let (one, other) = (one.stats(), other.stats());
-    assert!(one.hits > 100 && other.hits > 100, "{one:?} {other:?}");
+    let one = one.stats();
     assert!(one.evictions > 0 && one.invalidations > 0, "{one:?}");
 }
