@@ -98,16 +98,6 @@ fn is_lost_by_proxy(error: &RedisError) -> bool {
     }
 }
 
-/// Whether the user lacks a right to a command in the script: an error without a code of its own.
-fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
-    says(error, "executing the script") || says(error, "NOPERM")
-}
-
-/// Whether `SELECT` failed, for which the client library has a message.
-fn has_no_such_database(error: &RedisError) -> bool {
-    error.to_string().contains("refused to switch database")
-}
-
 fn says(error: &RedisError, words: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(words))
 }
@@ -220,7 +210,8 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
                 "a cluster has one database only; leave the number out of the URL",
             )
         }
-        _ if has_no_such_database(&error) => (
+        // The client library has a message of its own for it.
+        _ if error.to_string().contains("refused to switch database") => (
             Refused,
             "Redis does not let this user have the database of the URL; there are 16 unless it is \
              told otherwise (`databases`), and choosing one takes the right `+select`",
@@ -250,7 +241,8 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         _ if is_unknown_user(&error) && error.code().is_none() => (Refused, WHO_OR_NO_ROOM),
         _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
-        _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
+        // In a script it has no code of its own.
+        _ if says(&error, "executing the script") || says(&error, "NOPERM") => (Refused, RIGHTS),
         _ if is_lost_by_proxy(&error) => (Unavailable, "a proxy has lost its connection to Redis"),
         _ => about_connection(&error),
     };

@@ -122,24 +122,17 @@ impl<'a> Names<'a> {
     }
 }
 
-/// One reply to `SCAN`.
-struct Scanned {
-    cursor: u64,
-    names: Vec<String>,
-}
-
-fn scanned(reply: Value) -> Option<Scanned> {
+/// The cursor and the names of a reply to `SCAN`.
+fn scanned(reply: Value) -> Option<(u64, Vec<String>)> {
     let Value::Array(parts) = reply else {
         return None;
     };
     let [cursor, Value::Array(names)] = &parts[..] else {
         return None;
     };
-    Some(Scanned {
-        cursor: text(cursor)?.parse().ok()?,
-        // A name that is not text belongs to no record.
-        names: names.iter().filter_map(text).collect(),
-    })
+    // A name that is not text belongs to no record.
+    let names = names.iter().filter_map(text).collect();
+    Some((text(cursor)?.parse().ok()?, names))
 }
 
 /// Index of the node of a step among the sorted nodes.
@@ -153,15 +146,11 @@ fn node_index<N>(
         Some((known, _)) if *known != map => None,
         Some((_, node)) => nodes.iter().position(|(name, _)| name == node),
     };
-    node.ok_or_else(moved)
-}
-
-fn moved() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::InvalidCursor,
-        "a slot of the Redis cluster has moved since this listing began, and a record with it that was not listed; \
-         begin the listing again",
-    )
+    node.ok_or_else(|| {
+        let message = "a slot of the Redis cluster has moved since this listing began, and a record with it that was \
+                       not listed; begin the listing again";
+        StoreError::new(StoreErrorKind::InvalidCursor, message)
+    })
 }
 
 impl RedisCore {
@@ -222,14 +211,10 @@ impl RedisCore {
             scan.arg("COUNT").arg(count.to_string());
             scan.arg("TYPE").arg("string");
             let reply = node.query(&scan).await.map_err(refused)?;
-            let mut scanned = scanned(reply).ok_or_else(unexpected)?;
-            scanned.names.sort_unstable();
-            scanned.names.dedup();
-            let keys: Vec<_> = scanned
-                .names
-                .iter()
-                .filter_map(|name| names.key(name))
-                .collect();
+            let (next, mut found) = scanned(reply).ok_or_else(unexpected)?;
+            found.sort_unstable();
+            found.dedup();
+            let keys: Vec<_> = found.iter().filter_map(|name| names.key(name)).collect();
             let mut met = keys.len();
             // Where all records are requested, their number is known without reading the headers.
             if !request.wants_all() || met <= limit || count == 1 {
@@ -237,7 +222,7 @@ impl RedisCore {
                 met = reply.found.len();
                 // With a count of 1 the step has one bucket, and cannot return less.
                 if met <= limit || count == 1 {
-                    return Ok((reply, scanned.cursor));
+                    return Ok((reply, next));
                 }
             }
             count = (count * limit / met).min(count / 2).max(1);
@@ -374,5 +359,33 @@ mod tests {
             let error = wrong.parse::<ScanPosition>().unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_abbreviated_name_is_that_of_the_record() {
+        let long = "of a name that is longer than those of operations should be";
+        let request = request(Some(long));
+        let names = Names::new(&request);
+        let whole = RecordKey::new("shop*".into(), Operation::new(long), DIGEST);
+        let key = names.key(&whole.name()).unwrap();
+        assert_eq!(key.name(), whole.name());
+        assert_eq!(key.operation().as_str().len(), 48);
+    }
+
+    #[test]
+    fn a_step_is_made_on_the_node_of_its_position() {
+        let nodes = ["a", "b", "c"].map(|node| (node.to_owned(), ()));
+        assert_eq!(node_index(&nodes, 7, None).unwrap(), 0);
+        for (index, (node, ())) in nodes.iter().enumerate() {
+            assert_eq!(
+                node_index(&nodes, 7, Some(&(7, node.clone()))).unwrap(),
+                index
+            );
+        }
+        for gone in [(8, "b".to_owned()), (7, "d".to_owned())] {
+            let error = node_index(&nodes, 7, Some(&gone)).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{gone:?}");
+        }
+        assert!(node_index::<()>(&[], 7, None).is_err());
     }
 }

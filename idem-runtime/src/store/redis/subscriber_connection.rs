@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::connect::connect;
@@ -87,13 +87,12 @@ pub(crate) fn check(command: Option<&[&str; 2]>, reply: Value) -> RedisResult<()
         (None, None) => true,
         _ => false,
     };
-    if agrees { Ok(()) } else { Err(out_of_step()) }
-}
-
-/// The error of a reply to another command. It ends the connection, as its loss does.
-fn out_of_step() -> RedisError {
+    if agrees {
+        return Ok(());
+    }
+    // It ends the connection, as its loss does.
     let kind = std::io::ErrorKind::ConnectionAborted;
-    std::io::Error::new(kind, "the server has ended a subscription").into()
+    Err(std::io::Error::new(kind, "the server has ended a subscription").into())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ type ClientCause = Box<dyn Error + Send + Sync>;
 ///
 /// Of an error of the server it has the code and the kind: its text may quote values.
 #[derive(Debug)]
-pub struct SqlError(SqlFailure);
+pub struct SqlError(pub(super) SqlFailure);
 
 /// What failed.
 #[derive(Debug)]
@@ -113,10 +113,6 @@ impl SqlError {
     #[cfg(feature = "_sqlite")]
     pub(super) fn unfit(problem: impl Into<String>) -> Self {
         Self(SqlFailure::Unfit(problem.into()))
-    }
-
-    pub(super) fn into_failure(self) -> SqlFailure {
-        self.0
     }
 
     /// The kind of a server's error.

@@ -24,7 +24,7 @@ pub(crate) fn login_error(dialect: &Dialect, what: &str) -> StoreError {
 pub(crate) fn store_error(dialect: &Dialect, what: &str, error: SqlError) -> StoreError {
     use StoreErrorKind::{Protocol, Refused, Unavailable};
     let with = |kind, advice| StoreError::new(kind, format!("{what}: {advice}"));
-    match error.into_failure() {
+    match error.0 {
         SqlFailure::Provider(error) => StoreError::no_credentials(what, error),
         SqlFailure::Unfit(problem) => with(Refused, &*problem),
         SqlFailure::Server { kind, code } => server_error(dialect, what, kind, &code),

@@ -202,4 +202,20 @@ mod tests {
         let next = successor(primary_key).unwrap();
         assert_eq!(next[PRIMARY_KEY_LEN - 2..], [2, 0]);
     }
+
+    #[test]
+    fn a_primary_key_contains_the_digest_of_its_operation_only() {
+        let digest = KeyDigest::from_bytes(std::array::from_fn(|byte| u8::try_from(byte).unwrap()));
+        let key_of = |operation: &'static str| {
+            RecordKey::new("shop".into(), Operation::new(operation), digest)
+        };
+        let at = primary_key(&key_of("pay"));
+        assert_eq!(digest_at(&at, "shop", "pay"), Some(digest));
+        assert_eq!(digest_at(&at, "shop", "refund"), None);
+        assert_eq!(digest_at(&at, "shopp", "ay"), None);
+        let of = |request, shown| key(&request, &at, shown);
+        assert_eq!(of(request(None), "pay"), Some(key_of("pay")));
+        assert_eq!(of(request(None), "pa"), None, "a name that was cut");
+        assert_eq!(of(request(Some("pay")), "pa"), Some(key_of("pay")));
+    }
 }

@@ -79,16 +79,12 @@ fn end(bytes: &[u8], depth: u32) -> RedisResult<Option<usize>> {
     }
     let mut at = begin;
     for _ in 0..children {
-        match end_of_child(bytes, at, depth)? {
-            Some(end) => at = end,
+        match end(&bytes[at..], depth + 1)? {
+            Some(length) => at += length,
             None => return Ok(None),
         }
     }
     Ok(Some(at))
-}
-
-fn end_of_child(bytes: &[u8], at: usize, depth: u32) -> RedisResult<Option<usize>> {
-    Ok(end(&bytes[at..], depth + 1)?.map(|end| at + end))
 }
 
 /// The value of the first complete frame, and its length in bytes. A push is an array.
