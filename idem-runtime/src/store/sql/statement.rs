@@ -236,7 +236,7 @@ impl StatementReply {
             StatementKind::Grants => self.grants.push((key(row, 0)?, row.number(1)?)),
             StatementKind::Several => self.rows.push((key(row, 13)?, Row::read(row)?)),
             // The last two columns are behind those of a row.
-            _ => {
+            StatementKind::Block => {
                 let at = row.columns() - 2;
                 self.block
                     .push((key(row, at)?, row.string(at + 1)?, Row::read(row)?));

@@ -61,8 +61,8 @@ pub(crate) async fn close(conn: &mut SqliteConnection) {
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
         let begin = SqlStr::from_static("BEGIN");
-        let begun = SqliteTransactionManager::begin(conn, Some(begin));
-        if begun.now_or_never().is_none() {
+        let reply = SqliteTransactionManager::begin(conn, Some(begin));
+        if reply.now_or_never().is_none() {
             break;
         }
     }
