@@ -50,7 +50,7 @@
 //!
 //! | the function refuses | the layer's key |
 //! |---|---|
-//! | as `UNAVAILABLE`: it runs, or its store is down | released: a repeat calls the function again |
+//! | with a code that [releases](GrpcLayer#statuses), such as `UNAVAILABLE` | released: a repeat calls the function again |
 //! | as `FAILED_PRECONDITION` or `ALREADY_EXISTS` | keeps the refusal |
 //! | as `UNKNOWN`, `DATA_LOSS` or `INTERNAL` | unknown: an operator settles its record too: [`GrpcLayer::entry`] |
 //!
