@@ -309,7 +309,7 @@ is_new() {
     version=$("$1" --version 2>/dev/null) && version=${version#v} && ((${version%%.*} >= 20))
 }
 
-# The clients of npm that the tests run, of the versions and hashes in the lock file (tests/support/harness/node.rs).
+# The clients of npm that the tests run, of the versions and hashes in the lock file (tests/support/harness/scripts.rs).
 tools_npm() {
     local wanted=tests/support/harness/npm place=target/servers/npm made code=0
     if ! cmp --silent "$wanted/package-lock.json" "$place/package-lock.json"; then

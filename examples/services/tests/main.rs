@@ -5,7 +5,6 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod books;
 mod frameworks;
 mod mcp;
 mod printed;

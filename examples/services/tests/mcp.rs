@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use idem_harness::TcpProxy;
 use idem_services::Service;
 use idem_services::bank::{Bank, Receipt};
 use idem_services::client::{call_tool, post};
@@ -140,28 +141,45 @@ fn a_request_without_a_client_or_from_a_page_is_refused() {
     assert!(bank.ledger.blocking_lock().transfers.is_empty());
 }
 
-/// Of two calls at once, one holds the key. The other is refused while the first runs.
+/// Of two calls at once, one holds the key. The other is refused while the first runs; also when the client of the first
+/// has left.
 #[test]
 fn a_call_that_is_still_running_is_to_be_called_again() {
-    let (bank, address) = start();
     let arguments = &json!({ "to": "bob", "cents": 30 });
-    let send = |id| call_tool(address, id, "ann", Some("k1"), arguments).unwrap();
-    thread::scope(|scope| {
-        let ledger = bank.ledger.blocking_lock();
-        let (replies, reply) = mpsc::channel();
-        for (id, replies) in [(1, replies.clone()), (2, replies)] {
-            scope.spawn(move || replies.send(send(id)).unwrap());
+    let send = |to, id| call_tool(to, id, "ann", Some("k1"), arguments);
+    for leaves in [false, true] {
+        let (bank, address) = start();
+        let proxy = TcpProxy::start(address);
+        thread::scope(|scope| {
+            let ledger = bank.ledger.blocking_lock();
+            let (replies, reply) = mpsc::channel();
+            for (id, replies) in [(1, replies.clone()), (2, replies)] {
+                let to = proxy.addr();
+                scope.spawn(move || replies.send(send(to, id)).unwrap());
+            }
+            let running = reply.recv().unwrap().unwrap();
+            let said = refusal(&running);
+            let advice = " s with the same `idempotency_key` and arguments";
+            assert!(said.contains(advice), "{said}");
+            assert!(said.contains("Call again in "), "{said}");
+            if leaves {
+                proxy.cut();
+                reply.recv().unwrap().unwrap_err();
+                // It still holds the key.
+                refusal(&send(address, 3).unwrap());
+            }
+            assert_eq!(ledger.transfers.len(), 0);
+            drop(ledger);
+            if !leaves {
+                assert_eq!(number(&reply.recv().unwrap().unwrap()), 1);
+            }
+        });
+        let mut again = send(address, 4).unwrap();
+        while again["result"]["isError"] == true {
+            assert!(refusal(&again).contains("Call again in "), "{again}");
+            again = send(address, 5).unwrap();
         }
-        let running = reply.recv().unwrap();
-        let said = refusal(&running);
-        assert!(
-            said.contains(" s with the same `idempotency_key` and arguments"),
-            "{said}"
-        );
-        assert!(said.contains("Call again in "), "{said}");
-        drop(ledger);
-        assert_eq!(number(&reply.recv().unwrap()), 1);
-    });
-    assert_eq!(number(&send(3)), 1);
-    assert_eq!(bank.ledger.blocking_lock().transfers.len(), 1);
+        assert_eq!(number(&again), 1);
+        assert_eq!(bank.ledger.blocking_lock().transfers.len(), 1);
+    }
 }

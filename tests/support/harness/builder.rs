@@ -137,7 +137,7 @@ impl RedisServerBuilder {
     pub fn start(self) -> RedisServer {
         let binary = match self.edition {
             Some(edition) => edition.find(),
-            None => find(BINARY, env::var_os(BINARY), ["redis-server"], || {
+            None => find(BINARY, ["redis-server"], || {
                 format!(
                     "no Redis; install it (Debian, Ubuntu: `apt-get install redis-server`, macOS: `brew install \
                      redis`) or set {BINARY} to the path of a redis-server or valkey-server"
@@ -152,11 +152,10 @@ impl RedisServerBuilder {
 /// The program named by the variable, or of the usual places.
 pub(crate) fn find(
     variable: &str,
-    named: Option<OsString>,
     places: impl IntoIterator<Item = impl Into<PathBuf>>,
     advice: impl FnOnce() -> String,
 ) -> Result<PathBuf, StartError> {
-    if let Some(path) = named.map(PathBuf::from) {
+    if let Some(path) = env::var_os(variable).map(PathBuf::from) {
         return find_program(&path).ok_or_else(|| {
             StartError::new(format!("{variable} is no program: `{}`", path.display()))
         });

@@ -1,18 +1,11 @@
 //! A client of an Iceberg catalog.
 
-use std::env;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::Worker;
-use crate::builder::find;
-use crate::edition::in_workspace;
-
-/// Variable that names another Python, which has `PyIceberg`.
-const VARIABLE: &str = "IDEM_PYICEBERG_PYTHON";
-/// Path of the `PyIceberg` of `scripts/test tools`, below the workspace's root.
-const PLACE: &str = "target/servers/pyiceberg-0.12.0/bin/python";
+use crate::scripts::python;
 
 const SCRIPT: &str = include_str!("catalog_client.py");
 
@@ -30,19 +23,10 @@ impl CatalogClient {
     /// Starts a client of the catalog at `base` with a bearer token. `base` is an address such as
     /// `http://127.0.0.1:8181`. The panic without `PyIceberg` names the remedy.
     pub fn start(base: &str, token: &str, timeout: Duration, with_keys: bool) -> Self {
-        let python = find(VARIABLE, env::var_os(VARIABLE), in_workspace(PLACE), || {
-            format!(
-                "no PyIceberg at `{PLACE}` of the workspace; run `bash scripts/test tools`, or set {VARIABLE} to the \
-                 path of a Python 3 that has the package `pyiceberg` 0.12.0"
-            )
-        });
-        let python = python.unwrap_or_else(|error| panic!("{error}"));
         let timeout = timeout.as_secs_f64().to_string();
         let keys = if with_keys { "keys" } else { "none" };
-        // Isolated: neither the user's packages nor those of the working directory.
-        let worker = Worker::program(python)
-            .args(["-I", "-c", SCRIPT, base, token, &timeout, keys])
-            .spawn();
+        let python = python("IDEM_PYICEBERG_PYTHON", "pyiceberg", "0.12.0", SCRIPT);
+        let worker = python.args([base, token, &timeout, keys]).spawn();
         Self { worker }
     }
 

@@ -1,6 +1,5 @@
 //! A `chromedriver` and its browsers.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,8 +45,8 @@ impl ChromeDriver {
                      paths of them"
                 )
             };
-            let driver = find(DRIVER, env::var_os(DRIVER), ["chromedriver"], advice)?;
-            let browser = find(BROWSER, env::var_os(BROWSER), BROWSERS, advice)?;
+            let driver = find(DRIVER, ["chromedriver"], advice)?;
+            let browser = find(BROWSER, BROWSERS, advice)?;
             Self::launch(&driver, &browser)
         })
     }

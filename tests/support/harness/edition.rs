@@ -31,17 +31,12 @@ impl Edition {
             Self::Valkey => ("IDEM_VALKEY_SERVER", "valkey-9.1.2/valkey-server"),
         };
         let place = format!("target/servers/{place}");
-        find(
-            variable,
-            env::var_os(variable),
-            in_workspace(&place),
-            || {
-                format!(
-                    "no {self:?} at `{place}` of the workspace; run `bash scripts/test tools`, or set {variable} to the \
+        find(variable, in_workspace(&place), || {
+            format!(
+                "no {self:?} at `{place}` of the workspace; run `bash scripts/test tools`, or set {variable} to the \
                  path of one"
-                )
-            },
-        )
+            )
+        })
     }
 }
 

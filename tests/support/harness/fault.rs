@@ -32,12 +32,10 @@ impl Traps {
         self.0.push((bytes.to_vec(), fault));
     }
 
-    /// Removes the first trap of a request: a doubling one or another.
-    pub(crate) fn spring(&mut self, request: &[u8], doubles: bool) -> Option<Fault> {
-        let springs = |(bytes, fault): &(Vec<u8>, Fault)| {
-            (*fault == Fault::Double) == doubles && contains(request, bytes)
-        };
-        let at = self.0.iter().position(springs);
+    /// Removes the first trap of a request.
+    pub(crate) fn spring(&mut self, request: &[u8]) -> Option<Fault> {
+        let mut laid = self.0.iter();
+        let at = laid.position(|(bytes, _)| contains(request, bytes));
         at.map(|at| self.0.remove(at).1)
     }
 }

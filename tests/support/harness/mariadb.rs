@@ -1,10 +1,10 @@
 //! A `MariaDB` server for tests.
 
 use std::ffi::OsString;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use nix::sys::signal::Signal;
 
@@ -58,7 +58,7 @@ impl MariaDb {
             "/usr/sbin/mysqld",
         ];
         let missing = || format!("no MariaDB; {}", advice());
-        let server = find(SERVER, env::var_os(SERVER), places, missing)?;
+        let server = find(SERVER, places, missing)?;
         // A link such as `mysqld` may lead to either product.
         let real = server.canonicalize()?;
         let names = ["mariadb-install-db", "mysql_install_db"];

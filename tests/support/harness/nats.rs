@@ -1,6 +1,5 @@
 //! A NATS server with `JetStream` for tests.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -90,7 +89,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn binary() -> Result<PathBuf, StartError> {
-    find(BINARY, env::var_os(BINARY), PLACES, || {
+    find(BINARY, PLACES, || {
         format!(
             "no nats-server; install NATS 2.9 or newer (Debian, Ubuntu: `apt-get install nats-server`; \
              macOS: `brew install nats-server`), or set {BINARY} to the path of one"

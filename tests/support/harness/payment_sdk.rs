@@ -1,21 +1,12 @@
 //! Clients that pay, and that repeat requests.
 
-use std::env;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::Worker;
-use crate::builder::find;
-use crate::edition::in_workspace;
-use crate::node::node;
+use crate::scripts::{node, python};
 use crate::worker::WorkerBuilder;
-
-/// Variable that names another Python, which has the SDK.
-const VARIABLE: &str = "IDEM_STRIPE_PYTHON";
-/// Path of the SDK of `scripts/test tools`, below the workspace's root.
-const PLACE: &str = "target/servers/stripe-16.1.0/bin/python";
 
 /// The program of a [`PaymentSdk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,23 +22,13 @@ impl Sdk {
     fn program(self) -> WorkerBuilder {
         match self {
             Self::StripeForNode => node(include_str!("payment_sdk.js")),
-            // Isolated: neither the user's packages nor those of the working directory.
             Self::StripeForPython => {
-                Worker::program(python()).args(["-I", "-c", include_str!("payment_sdk.py")])
+                let script = include_str!("payment_sdk.py");
+                python("IDEM_STRIPE_PYTHON", "stripe", "16.1.0", script)
             }
             Self::X402ForNode => node(include_str!("payment_sdk_x402.js")),
         }
     }
-}
-
-fn python() -> PathBuf {
-    let python = find(VARIABLE, env::var_os(VARIABLE), in_workspace(PLACE), || {
-        format!(
-            "no payment SDK at `{PLACE}` of the workspace; run `bash scripts/test tools`, or set {VARIABLE} to the path \
-             of a Python 3 that has the package `stripe` 16.1.0"
-        )
-    });
-    python.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// An official SDK in its own process, paying a loopback server. It is killed on drop.

@@ -202,11 +202,6 @@ impl TcpProxy {
         self.lay(bytes, Fault::DelayReply(delay));
     }
 
-    /// Passes the next request that contains `bytes` on twice: see [`Fault::Double`].
-    pub fn double_next(&self, bytes: impl AsRef<[u8]>) {
-        self.lay(bytes, Fault::Double);
-    }
-
     fn lay(&self, bytes: impl AsRef<[u8]>, fault: Fault) {
         self.shared.lock().traps.lay(bytes.as_ref(), fault);
     }
@@ -326,23 +321,26 @@ impl Shared {
             && !request.is_empty()
         {
             let chosen = http.and_then(|fault| fault(&request));
-            let admitted = self.lock().admit(id, &request, chosen);
+            let (passes, fault) = self.lock().admit(id, &request, chosen);
             self.changed.notify_all();
-            let Some(faults) = admitted else { continue };
-            if faults.contains(&Some(Fault::Double)) {
-                self.pass_copy(request.clone(), Duration::ZERO);
+            if !passes {
+                continue;
             }
-            if let [_, Some(Fault::DelayRequest(by))] = faults {
-                self.pass_copy(request, by);
-                self.forget(id);
-                break;
+            match fault {
+                Some(Fault::Double) => self.pass_copy(request.clone(), Duration::ZERO),
+                Some(Fault::DelayRequest(by)) => {
+                    self.pass_copy(request, by);
+                    self.forget(id);
+                    break;
+                }
+                _ => {}
             }
             if let Some(server) = &mut server
                 && server.write_all(&request).is_err()
             {
                 break;
             }
-            if faults.contains(&Some(Fault::Cut)) {
+            if fault == Some(Fault::Cut) {
                 self.forget(id);
             }
         }
@@ -449,20 +447,16 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// The faults of a passed request: a doubling one, and another.
-    fn admit(
-        &mut self,
-        id: usize,
-        request: &[u8],
-        chosen: Option<Fault>,
-    ) -> Option<[Option<Fault>; 2]> {
+    /// Whether a request passes, and its fault.
+    fn admit(&mut self, id: usize, request: &[u8], chosen: Option<Fault>) -> (bool, Option<Fault>) {
         if !self.passes(id, request.len()) {
-            return None;
+            return (false, None);
         }
         self.stats.passed_bytes += request.len();
-        let link = self.links.get_mut(&id)?;
-        let double = self.traps.spring(request, true);
-        let fault = self.traps.spring(request, false).or(chosen);
+        let Some(link) = self.links.get_mut(&id) else {
+            return (false, None);
+        };
+        let fault = self.traps.spring(request).or(chosen);
         match fault {
             Some(Fault::DropReply) => link.doomed = true,
             Some(Fault::DelayReply(by)) => link.slow = Some(by),
@@ -470,7 +464,7 @@ impl State {
         }
         link.torn |= mem::take(&mut self.forget_next);
         link.last = request.to_vec();
-        Some([double, fault])
+        (true, fault)
     }
 
     fn announce(&self, reply: &mut [u8]) {

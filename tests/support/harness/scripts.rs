@@ -1,6 +1,4 @@
-//! Clients of npm, on Node.js.
-
-use std::env;
+//! Scripts of clients in other languages: of npm on Node.js, and in Python.
 
 use crate::Worker;
 use crate::builder::find;
@@ -22,7 +20,7 @@ pub(crate) fn node(script: &str) -> WorkerBuilder {
         )
     };
     let places = in_workspace(FETCHED).chain(["node".into()]);
-    let node = find(VARIABLE, env::var_os(VARIABLE), places, advice);
+    let node = find(VARIABLE, places, advice);
     let node = node.unwrap_or_else(|error| panic!("{error}"));
     let packages = in_workspace(PACKAGES).find(|place| place.is_dir());
     let packages = packages.unwrap_or_else(|| {
@@ -31,4 +29,19 @@ pub(crate) fn node(script: &str) -> WorkerBuilder {
     Worker::program(node)
         .env("NODE_PATH", packages)
         .args(["-e", script, "--"])
+}
+
+/// A script in an isolated Python with a package. It has neither the user's packages nor those of the working directory.
+///
+/// `variable` names another Python. The panic without one names the remedy.
+pub(crate) fn python(variable: &str, package: &str, version: &str, script: &str) -> WorkerBuilder {
+    let place = format!("target/servers/{package}-{version}/bin/python");
+    let python = find(variable, in_workspace(&place), || {
+        format!(
+            "no Python at `{place}` of the workspace; run `bash scripts/test tools`, or set {variable} to the path of \
+             a Python 3 that has the package `{package}` {version}"
+        )
+    });
+    let python = python.unwrap_or_else(|error| panic!("{error}"));
+    Worker::program(python).args(["-I", "-c", script])
 }
