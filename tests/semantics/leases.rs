@@ -21,7 +21,8 @@ on_every_store! {
     the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run, a_lost_record_is_written_again,
     a_renewal_without_reply_is_tried_again, claims_of_one_moment_are_all_renewed,
     a_renewal_that_outlives_its_body_is_the_last_one,
-    a_renewal_that_outlives_the_answer_leaves_its_key_free,
+    a_renewal_that_outlives_its_claim_leaves_the_key_free,
+    a_step_that_outlives_the_answer_leaves_its_key_free,
     a_body_that_starts_because_nothing_landed_has_a_whole_lease,
     an_observer_that_panics_costs_no_answer_and_no_lease,
 }
@@ -146,10 +147,18 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
     assert_eq!(other.end().await, receipt(2));
 }
 
-/// A renewal is in transit while the answer is stored and expires: it finds no record.
-async fn a_renewal_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
-    for (has_steps, is_overtaken) in [(false, false), (true, false), (false, true)] {
-        let _row = Row::new(&fixture, (has_steps, is_overtaken));
+/// A renewal in transit at the end of its claim finds no record.
+///
+/// The short life of the answer has passed, or the server has lost the claim before its release.
+async fn a_renewal_that_outlives_its_claim_leaves_the_key_free(fixture: Fixture) {
+    let (answered, overtaken, lost) = ("answered", "overtaken", "lost");
+    for (has_steps, end) in [
+        (false, answered),
+        (true, answered),
+        (false, overtaken),
+        (false, lost),
+    ] {
+        let _row = Row::new(&fixture, (has_steps, end));
         let claim = claimed(fixture.pay()).await;
         let renewal = if has_steps {
             let step = claim.context().step("charge", async |_| receipt(1));
@@ -159,22 +168,25 @@ async fn a_renewal_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture
             StoreOperation::Renew
         };
         fixture.fail(renewal, [Fault::Held]);
-        let (renewals, released) = (
-            fixture.count(renewal),
-            fixture.count(StoreOperation::Release),
-        );
+        let renewals = fixture.count(renewal);
         third(&fixture).await;
         sent(&fixture, renewal, renewals + 1).await;
-        if is_overtaken {
+        if end == overtaken {
             fixture.pass_in_store(LEASE_OVER);
             let second = claimed(fixture.pay_far()).await;
             let completed = second.complete_for(Receipt { run: 2 }, Duration::ZERO);
             completed.await.unwrap();
         }
-        let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
-        let is_adopted = matches!(completed.await.unwrap(), Completion::Adopted(_));
-        assert_eq!(is_adopted, is_overtaken);
-        fixture.pass_in_store(Duration::from_secs(1));
+        if end == lost {
+            fixture.pass_in_store(Duration::from_hours(25));
+            claim.release().await;
+        } else {
+            let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
+            let is_adopted = matches!(completed.await.unwrap(), Completion::Adopted(_));
+            assert_eq!(is_adopted, end == overtaken);
+            fixture.pass_in_store(Duration::from_secs(1));
+        }
+        let released = fixture.count(StoreOperation::Release);
         fixture.store.deliver();
         sent(&fixture, StoreOperation::Release, released + 1).await;
         let charge = Runs::default();
@@ -183,6 +195,29 @@ async fn a_renewal_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture
         assert_eq!(charge.count(), 1, "nothing remains of the first call");
         assert_eq!(stands(&fixture).await.1, 1, "nor is it counted");
     }
+}
+
+/// A task of the body is in a step until the answer has expired.
+async fn a_step_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
+    let claim = claimed(fixture.pay()).await;
+    let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
+    let (context, starts, through) = (claim.context(), Arc::clone(&begun), Arc::clone(&go_on));
+    let left_over = tokio::spawn(async move {
+        let part = async |_| {
+            starts.add_permits(1);
+            through.acquire().await.unwrap().forget();
+            receipt(1)
+        };
+        context.step("mail", part).await
+    });
+    begun.acquire().await.unwrap().forget();
+    let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
+    completed.await.unwrap();
+    fixture.pass_in_store(Duration::from_secs(1));
+    go_on.add_permits(1);
+    assert_running(&refusal(left_over.await.unwrap()));
+    let again = fixture.pay_far().run(|_| async { receipt(2) });
+    assert_eq!(until(&fixture, again).await, receipt(2));
 }
 
 async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fixture) {

@@ -231,6 +231,11 @@ impl BackgroundThread {
         self.state.lose(lease, TAKEN);
     }
 
+    /// Ends a lease whose renewal or append the store has refused.
+    pub(crate) fn refuse(&self, lease: &Lease) {
+        self.state.refuse(lease);
+    }
+
     /// Renews a lease once, besides its automatic renewals.
     ///
     /// On this thread too: a connection that was made on the caller's runtime would be driven there, and every lease
@@ -261,7 +266,7 @@ impl BackgroundThread {
                 Err(_) => Err(Unsent::Unconfirmed(None)),
             };
             match &renewed {
-                Err(Unsent::Lost) => state.lose(&lease, TAKEN),
+                Err(Unsent::Lost) => state.refuse(&lease),
                 Err(Unsent::Unreadable(error)) => state.lose(&lease, &error.to_string()),
                 _ => {}
             }
@@ -421,6 +426,15 @@ impl ThreadState {
         let running = self.is_running(lease);
         if lease.lose() && running {
             self.emit(lease, EventKind::LeaseLost { reason });
+        }
+    }
+
+    /// Ends a lease whose renewal or append the store has refused.
+    ///
+    /// Not after an unknown outcome was sent, which may have taken the place of the claim: its own reply decides.
+    fn refuse(&self, lease: &Lease) {
+        if !lease.slot.is_unknown_sent() {
+            self.lose(lease, TAKEN);
         }
     }
 

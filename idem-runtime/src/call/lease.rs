@@ -81,8 +81,8 @@ pub(crate) struct RenewalSlot {
     unknown_sent: AtomicBool,
     /// The record holds an unknown outcome until the answer is complete. A renewal that finds no claim is no loss.
     unclaimed: AtomicBool,
-    /// The store has the answer: no body needs the claim any more.
-    answered: AtomicBool,
+    /// The store has the answer, or a released key without steps: no body needs the claim any more.
+    settled: AtomicBool,
 }
 
 /// The lease is being renewed right now, or is lost.
@@ -100,7 +100,7 @@ impl Default for RenewalSlot {
             collected: AtomicBool::default(),
             unknown_sent: AtomicBool::default(),
             unclaimed: AtomicBool::default(),
-            answered: AtomicBool::default(),
+            settled: AtomicBool::default(),
         }
     }
 }
@@ -121,6 +121,10 @@ impl RenewalSlot {
 
     pub(crate) fn is_unclaimed(&self) -> bool {
         self.unclaimed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 }
 
@@ -200,9 +204,9 @@ impl Lease {
         self.slot.unknown_sent.store(true, Ordering::Release);
     }
 
-    /// Marks the answer of the key as stored, by any attempt.
-    pub(crate) fn mark_answered(&self) {
-        self.slot.answered.store(true, Ordering::Release);
+    /// Marks the key as settled: answered by any attempt, or released without steps to keep.
+    pub(crate) fn mark_settled(&self) {
+        self.slot.settled.store(true, Ordering::Release);
     }
 
     /// Extends the lease without a claim: while the outcome is unknown, no other attempt is granted the key.
@@ -343,17 +347,17 @@ impl Renewal {
         }
     }
 
-    /// Sends it. A record that was lost is written again, with its journal, unless the store has the answer:
-    /// then it is released, and lost.
+    /// Sends it. A record that was lost is written again, with its journal, unless the key is settled: then it is
+    /// released, and lost.
     pub(crate) async fn send(
         &self,
         store: &dyn Store,
         lease: &Lease,
     ) -> Result<RenewReply, StoreError> {
         let reply = self.renew(store, lease).await?;
-        if reply == RenewReply::Reasserted && lease.slot.answered.load(Ordering::Acquire) {
-            // It arrived after the life of the answer: without a body, the claim would block the key for a lease. After a
-            // release, the released record refuses it.
+        if reply == RenewReply::Reasserted && lease.slot.is_settled() {
+            // It arrived after the life of the answer, or after the release of a lost record: without a body, the claim
+            // would block the key for a lease.
             let (owner, none) = (&self.claim.owner, Journal::default());
             let steps = (!self.journal.is_empty()).then_some((&none, None));
             let nothing = Remains::Nothing;

@@ -547,7 +547,7 @@ impl HeldClaim {
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
-                    self.lease.mark_answered();
+                    self.lease.mark_settled();
                     self.emit(EventKind::Adopted);
                     self.cache_answer(permit, &record, left, sent);
                     self.notify_followers(|| Some(record.clone()), left, sent);
@@ -594,7 +594,7 @@ impl HeldClaim {
             // The answer is on its way; the event of its end follows.
             self.lease.extend_unclaimed();
         } else {
-            self.lease.mark_answered();
+            self.lease.mark_settled();
             self.emit(EventKind::Completed {
                 outcome,
                 late,
@@ -727,10 +727,15 @@ impl HeldClaim {
                     Box::pin(self.send_steps(moment)).await;
                 }
                 Ok(reply) => {
-                    if reply == ReleaseReply::Released {
-                        self.emit(EventKind::Released {
+                    match reply {
+                        ReleaseReply::Released => self.emit(EventKind::Released {
                             counted: remains.counts(),
-                        });
+                        }),
+                        // No record refuses a renewal in transit.
+                        ReleaseReply::Absent if journal.kind() != JournalKind::Steps => {
+                            self.lease.mark_settled();
+                        }
+                        _ => {}
                     }
                     return Some(Settled::Own);
                 }

@@ -85,7 +85,7 @@ impl Steps {
         if append(self.lease.claim(), journal).await? {
             return Ok(());
         }
-        self.core.background.lose(&self.lease);
+        self.core.background.refuse(&self.lease);
         Err(self.lost(step, NOT_STARTED))
     }
 
@@ -162,7 +162,7 @@ impl Steps {
                 Ok(())
             }
             Ok(Ok(_)) => {
-                core.background.lose(lease);
+                core.background.refuse(lease);
                 Err(self.lost(step, what))
             }
             Ok(Err(error)) => Err(self.unanswered(step, &format!("{what}: {error}"))),

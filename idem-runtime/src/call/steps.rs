@@ -157,8 +157,7 @@ impl Steps {
     /// Refuses a step of a lost claim, or after the body.
     fn held(&self, step: &StepIdentity) -> Result<(), Error> {
         if self.lease.slot.body_has_ended() {
-            let why = "the body has ended; a task that outlives it has no steps";
-            return Err(self.error(ErrorKind::InvalidStep, step, why));
+            return Err(self.outlived(step, "it was not started"));
         }
         if self.lease.is_lost() || self.lease.remaining().is_zero() {
             return Err(self.lost(step, "it was not started"));
@@ -166,10 +165,20 @@ impl Steps {
         Ok(())
     }
 
+    /// The error of a step that the store has refused. `what` became of it.
     pub(super) fn lost(&self, step: &StepIdentity, what: &str) -> Error {
+        if self.lease.slot.is_unknown_sent() {
+            return self.outlived(step, what);
+        }
         let retry_after = self.lease.lasts();
         let why = format!("{what}: this attempt has lost its lease, and another may run");
         self.error(ErrorKind::Running { retry_after }, step, &why)
+    }
+
+    /// The error of a step whose body has ended.
+    fn outlived(&self, step: &StepIdentity, what: &str) -> Error {
+        let why = format!("{what}: the body has ended, and a task that outlives it has no steps");
+        self.error(ErrorKind::InvalidStep, step, &why)
     }
 
     fn unstartable(&self, step: &StepIdentity, why: Unstartable) -> Error {
@@ -438,7 +447,7 @@ impl Steps {
             match reply.await.map_err(Unsent::Unconfirmed)? {
                 AppendReply::Appended | AppendReply::Reasserted => {}
                 AppendReply::Lost => {
-                    core.background.lose(lease);
+                    core.background.refuse(lease);
                     return Err(Unsent::Lost);
                 }
                 AppendReply::Unsupported => return Err(Unsent::Unsupported),
@@ -448,10 +457,11 @@ impl Steps {
         Ok(())
     }
 
-    /// Sends the journal as it is now, unless the claim is lost.
+    /// Sends the journal, unless the claim is lost or settled.
     async fn append(&self) -> Result<AppendReply, StoreError> {
         let (core, lease) = (&self.core, &self.lease);
-        if lease.is_lost() {
+        // After the life of the answer, the claim would be written again.
+        if lease.is_lost() || lease.slot.is_settled() {
             return Ok(AppendReply::Lost);
         }
         let (sent, claim) = (core.clock.now(), lease.claim());

@@ -82,8 +82,8 @@ use crate::policy::{
 /// reaches its client at the speed of the handler, and is recorded meanwhile. A repeat gets all of it as one body, with
 /// its length and the stored headers; server-sent events have the ids that they had.
 ///
-/// Before the first byte leaves, the record says that the outcome is unknown. A crash in the middle thus leaves the
-/// outcome unknown, and never starts the handler again. The record is not renewed during the stream, and is the same
+/// Before the first byte leaves, the outcome in the record is unknown. A crash in the middle thus leaves it unknown, and
+/// never starts the handler again. The record is not renewed during the stream, and is the same
 /// after a crash: a repeat gets the retryable 500 below in both cases, never the 409 of a running request. Where the
 /// store does not confirm the record in time, [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets
 /// the stream or 503 `answer-unconfirmed`; the recording goes on in both cases. The end of the stream reaches the client before it
@@ -103,6 +103,9 @@ use crate::policy::{
 /// decides, or the request is executed again. All servers of a layer have the hook, or none: the hook of one would be
 /// called while another streams. Of a handler that answers after its lease the store must confirm the claim, as
 /// `on_unconfirmed` says.
+///
+/// The handler has ended when its stream begins: a task that it has spawned records no [step](crate::step()) any more,
+/// unless the claim is held.
 ///
 /// A recorded stream is read at once: its handler does not wait for a slow client, whose unread part is in memory with
 /// the recording, up to `max_response_bytes` for both. A stream counts as a [running](Self::max_running) handler until
