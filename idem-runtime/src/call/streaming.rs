@@ -1,8 +1,8 @@
 //! Settlement of a claim whose answer is complete later: the caller has the beginning of it, and a task collects the rest.
 //!
-//! From before the caller gets anything, the record says that the outcome is unknown, so that no crash starts another
-//! body; the complete answer replaces that. Where unknown outcomes are released, or a hook reconciles them, the claim is
-//! held instead, and a crash ends it as that of any body. After its lease, the claim is renewed first, unless `on_unconfirmed` is `Return`.
+//! Before the caller gets anything, an unknown outcome is stored, so that no crash starts another body; the complete
+//! answer replaces it. Where unknown outcomes are released, or a hook reconciles them, the claim is held instead, and a
+//! crash ends it as that of any body. After its lease, the claim is renewed first, unless `on_unconfirmed` is `Return`.
 //!
 //! | at this point | the process dies | the store fails | another attempt has the key |
 //! |---|---|---|---|
@@ -32,7 +32,7 @@ use crate::policy::{OnLeaseLost, OnUnconfirmed};
 use crate::record::OutcomeKind;
 use crate::record::unknown_cause::Cause;
 
-/// The predicate of "the body …", once its answer can no longer be complete.
+/// The predicate of "the body …" for an incomplete answer.
 const CUT_OFF: &str = "was cut off while it streamed its answer";
 
 /// What keeps other attempts away until the answer is complete.
@@ -55,7 +55,9 @@ struct IncompleteAnswer {
 }
 
 impl HeldClaim {
-    /// Stores that the outcome is unknown, if it is to be so meanwhile, and collects the answer in a task of its own.
+    /// Stores an unknown outcome, or holds the claim.
+    ///
+    /// A task of its own collects the answer.
     pub(super) fn settle_later(
         self,
         later: Box<LaterAnswer>,
@@ -135,7 +137,9 @@ impl IncompleteAnswer {
         }
     }
 
-    /// Collects the answer, for `max_run` of the body at most, and stores it. Lost with the lease, if that cancels.
+    /// Collects the answer within `max_run` of the body, and stores it.
+    ///
+    /// Lost with the lease, if that cancels.
     async fn collect(mut self, later: LaterAnswer) {
         let LaterAnswer {
             mut answer,
@@ -218,7 +222,7 @@ impl IncompleteAnswer {
 }
 
 impl Drop for IncompleteAnswer {
-    /// The answer is dropped before it is complete, or can no longer be.
+    /// The answer is dropped incomplete.
     fn drop(&mut self) {
         let Some(held) = self.held.take() else {
             return;

@@ -28,7 +28,7 @@ const FRAME: usize = 32 << 10;
 
 /// The part of a stream that its recorder and its client share.
 struct StreamRecording<B: Body> {
-    /// What has come; moved into `whole` at the end.
+    /// The data so far; moved into `whole` at the end.
     data: BytesMut,
     whole: Bytes,
     /// The part of it that the client has got.
@@ -50,7 +50,7 @@ enum StreamEnd<B: Body> {
     Rest(Pin<Box<B>>),
 }
 
-/// What was recorded.
+/// The end of a recording.
 pub(super) enum Recorded {
     /// All of the stream.
     Whole(Bytes, Option<HeaderMap>),
@@ -107,7 +107,7 @@ impl<B: Body> StreamRecorder<B> {
     ///
     /// # Cancel safety
     ///
-    /// If dropped, the client gets all of the stream, and what was recorded is lost.
+    /// If dropped, the client gets all of the stream, and the recording is lost.
     pub(super) async fn record(&mut self) -> Recorded {
         // A statement of its own, so that the future is dropped before the recording ends.
         let read = unwind(pin!(self.read())).await;
@@ -174,14 +174,10 @@ impl<B: Body> StreamRecorder<B> {
 
 impl<B: Body> Drop for StreamRecorder<B> {
     fn drop(&mut self) {
-        let Some(stream) = self.stream.take() else {
-            return;
-        };
-        if self.is_cancelled.load(Ordering::Acquire) {
+        if self.is_cancelled.load(Ordering::Acquire) && self.stream.is_some() {
             // An end would look like the end of the stream, and an error of the handler's type cannot be made here.
             self.end(StreamEnd::Panicked(Box::new(CANCELLED)));
-            drop_contained(stream);
-        } else {
+        } else if let Some(stream) = self.stream.take() {
             self.end(StreamEnd::Rest(stream));
         }
     }

@@ -241,3 +241,17 @@ async fn a_response_in_chunks_is_sent_with_its_length_once_it_is_buffered() {
         assert_eq!(answer.replay(), (is_replayed, "tea"));
     }
 }
+
+/// A stream has the headers of its handler, also with a declared length.
+#[tokio::test]
+async fn a_response_that_is_not_buffered_keeps_its_transfer_encoding() {
+    for (of_type, is_kept) in [("text/plain", false), ("text/event-stream", true)] {
+        let fixture = Fixture::new();
+        let response = Response::builder().header("content-type", of_type);
+        let response = response.header("transfer-encoding", "chunked");
+        let response = response.body(Body::from("tea")).unwrap();
+        let response = call(&behind(fixture.layer(), &fixture, response), order("")).await;
+        let has_it = response.headers().contains_key("transfer-encoding");
+        assert_eq!(has_it, is_kept, "{of_type}");
+    }
+}

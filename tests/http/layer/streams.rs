@@ -1,5 +1,6 @@
 //! Responses that are streams: recorded while they are sent, and replayed.
 
+use std::fmt::Display;
 use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -19,8 +20,8 @@ use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::testing::{Fault, Faulty, StoreOperation};
 use idem_runtime::{
-    Context, Engine, EngineBuilder, OnLeaseLost, OnOutage, OnRunning, OnUnconfirmed, Reconciled,
-    context,
+    Context, Engine, EngineBuilder, Error, ErrorKind, OnLeaseLost, OnOutage, OnRunning,
+    OnUnconfirmed, Reconciled, context,
 };
 use idem_tests::shop::{connect, started};
 use tokio::runtime::{Builder, Runtime};
@@ -38,7 +39,7 @@ const ONE: &str = "id: 1\ndata: tea\n\n";
 const TWO: &str = "id: 2\ndata: rum\n\n";
 const BOTH: &str = "id: 1\ndata: tea\n\nid: 2\ndata: rum\n\n";
 
-/// A service whose handler answers once, with a stream that the test writes, over a store that can fail.
+/// A service whose handler answers once, with a stream of the test.
 struct Shop {
     fixture: Fixture,
     store: Faulty,
@@ -123,6 +124,16 @@ impl Shop {
         self.fixture.saw("completed value", 1).await;
     }
 
+    /// Waits until so many operations of this kind were sent.
+    async fn sent(&self, operation: StoreOperation, times: usize) {
+        patiently("an operation is sent", async {
+            while self.store.count(operation) < times {
+                others().await;
+            }
+        })
+        .await;
+    }
+
     /// Waits for this, and advances the time meanwhile.
     async fn passes(&self, what: &str, so: impl Fn() -> bool) {
         patiently(what, async {
@@ -141,6 +152,11 @@ impl Shop {
 
     async fn repeat(&self) -> Answer {
         send(&self.service, order("")).await
+    }
+
+    /// A repeat at this service gets this.
+    async fn repeats(&self, row: impl Display, service: &Router, seen: Seen) {
+        self.fixture.walk(service, [(row, order(""), seen)]).await;
     }
 
     /// A service of the other server.
@@ -261,12 +277,7 @@ async fn a_client_that_leaves_before_the_first_byte_finds_all_of_the_stream() {
     shop.store
         .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     let client = spawn(&shop.service, order(""));
-    patiently("it is stored that the outcome is unknown", async {
-        while shop.store.count(StoreOperation::Complete) == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    shop.sent(StoreOperation::Complete, 1).await;
     leave(client).await;
     shop.store.deliver();
     shop.write(ONE);
@@ -363,8 +374,7 @@ async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
             let mut shop = Shop::open(|layer| set(layer.on_running(OnRunning::Reject)));
             let again = (shop.fixture).orders(shop.layer.clone(), |run| run.to_string());
             let client = Some(shop.first().await).filter(|_| client_stays);
-            let during = [(&row, order(""), meanwhile)];
-            shop.fixture.walk(&again, during).await;
+            shop.repeats(&row, &again, meanwhile).await;
             shop.then(then, client_stays).await;
             shop.fixture.saw(event, 1).await;
             assert!(shop.fixture.events.count("completed") <= 1, "{row}");
@@ -458,8 +468,8 @@ fn crash(shop: &Shop, during: Seen, unacknowledged: usize) -> Response {
     let sent = || shop.store.count(StoreOperation::Complete) >= unacknowledged;
     runtime().block_on(async {
         let (first, ()) = tokio::join!(shop.first(), shop.passes("it is sent", sent));
-        let row = ("during the stream", order(""), during);
-        shop.fixture.walk(&shop.service, [row]).await;
+        shop.repeats("during the stream", &shop.service, during)
+            .await;
         first
     })
 }
@@ -482,8 +492,7 @@ fn a_crash_in_the_middle_starts_no_other_handler() {
             // Neither after the lease nor after the time of any handler.
             for minutes in [1, 20, 60] {
                 shop.fixture.clock.advance(Duration::from_mins(minutes));
-                let row = (minutes, order(""), UNKNOWN);
-                shop.fixture.walk(&shop.service, [row]).await;
+                shop.repeats(minutes, &shop.service, UNKNOWN).await;
             }
             // By then it cannot go on.
             let late = shop.repeat().await;
@@ -505,14 +514,13 @@ fn a_crash_of_a_held_stream_ends_as_that_of_a_handler() {
         runtime().block_on(async {
             shop.fixture.clock.advance(Duration::from_mins(1));
             let again = (shop.fixture).orders(shop.layer.clone(), |run| run.to_string());
-            let row = ("after the crash", order(""), after);
-            shop.fixture.walk(&again, [row]).await;
+            shop.repeats("after the crash", &again, after).await;
         });
         drop(first);
     }
 }
 
-/// The record outlives the stream, however short the life of an answer is.
+/// The record outlives the stream, also with a shorter life of answers.
 #[tokio::test]
 async fn a_stream_outlasts_the_life_of_its_answer() {
     let second = Duration::from_secs(1);
@@ -536,7 +544,7 @@ fn landed(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
 }
 
-/// A handler that is at a gate before its stream, and watches its lease.
+/// A handler at a gate before its stream.
 #[derive(Default)]
 struct Handler {
     gate: Arc<Gate>,
@@ -583,17 +591,9 @@ async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
     let client = spawn(&handler.service(&shop.layer), order(""));
     let context = handler.runs().await;
     let source = handler.answers(ONE);
-    shop.passes("it is streamed", || {
-        shop.store.count(StoreOperation::Complete) == 1
-    })
-    .await;
+    shop.sent(StoreOperation::Complete, 1).await;
     shop.fixture.clock.advance(Duration::from_secs(10));
-    patiently("a renewal", async {
-        while shop.store.count(StoreOperation::Renew) == 0 {
-            others().await;
-        }
-    })
-    .await;
+    shop.sent(StoreOperation::Renew, 1).await;
     // Read on the thread of the renewal, and after it.
     assert!(shop.entry().await.is_streaming());
     shop.fixture.clock.advance(Duration::from_mins(2));
@@ -605,25 +605,27 @@ async fn the_lease_is_not_lost_while_a_stream_is_recorded() {
     assert_eq!(client.await.unwrap().said(), (200, ONE));
 }
 
-/// The claim of a stream that is held lapses in an outage, and another server takes it over.
+/// Another server takes over the claim, which lapses in an outage.
 #[tokio::test]
 async fn a_held_stream_loses_its_lease_as_a_running_handler() {
     for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
         let mut shop = Shop::open(|layer| landed(layer.on_lease_lost(on_lease_lost)));
         let mut response = shop.first().await;
+        shop.write(FUSE);
         shop.store.fail(StoreOperation::Renew, [Fault::Unreachable]);
         shop.fixture.clock.advance(Duration::from_secs(31));
         let elsewhere = shop.elsewhere();
-        let found = || [("after the lease", order(""), replayed("found"))];
         if on_lease_lost == OnLeaseLost::Cancel {
             patiently("the stream is dropped", shop.source().closed()).await;
             let rest = patiently("its client learns of it", spawn_next(response)).await;
             assert!(rest.unwrap_err().is_panic(), "not as a stream that ends");
-            shop.fixture.walk(&elsewhere, found()).await;
+            shop.repeats("after the lease", &elsewhere, replayed("found"))
+                .await;
             continue;
         }
         shop.fixture.saw("renewal failed", 1).await;
-        shop.fixture.walk(&elsewhere, found()).await;
+        shop.repeats("after the lease", &elsewhere, replayed("found"))
+            .await;
         let renewed = shop.fixture.clock.sleeper_within(Duration::from_secs(3));
         patiently("the next renewal is due", renewed).await;
         shop.fixture.clock.advance(Duration::from_secs(3));
@@ -632,7 +634,54 @@ async fn a_held_stream_loses_its_lease_as_a_running_handler() {
         assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
         shop.end();
         shop.fixture.saw("adopted", 1).await;
-        shop.fixture.walk(&elsewhere, found()).await;
+        shop.repeats("after the lease", &elsewhere, replayed("found"))
+            .await;
+    }
+}
+
+/// A task of the handler has steps after the first byte; a held claim records them.
+#[tokio::test]
+async fn a_step_that_ends_beside_the_stream_costs_no_answer() {
+    for (set, keeps) in [(landed as Set, true), (|layer| layer, false)] {
+        for on_lease_lost in [OnLeaseLost::Continue, OnLeaseLost::Cancel] {
+            let shop = Shop::open(|layer| set(layer.on_lease_lost(on_lease_lost)));
+            let handler = Handler::default();
+            let service = handler.service(&shop.layer);
+            let client = tokio::spawn(async move { call(&service, order("")).await });
+            let context = handler.runs().await;
+            let gate = Arc::new(Gate::default());
+            let (cx, through) = (context.clone(), Arc::clone(&gate));
+            let begun = tokio::spawn(async move {
+                let part = async |_| {
+                    through.started.notify_one();
+                    through.go_on.notified().await;
+                    Ok::<_, Error>(7)
+                };
+                cx.step("charge", part).await
+            });
+            gate.runs().await;
+            let source = handler.answers(ONE);
+            let mut response = patiently("a response", client).await.unwrap();
+            assert_eq!(next(&mut response).await.unwrap().unwrap(), ONE.as_bytes());
+            gate.go_on.notify_one();
+            let begun = patiently("the end of a step", begun).await.unwrap();
+            let later = context.step("mail", async |_| Ok::<_, Error>(7)).await;
+            for step in [begun, later] {
+                let step = step.map_err(|error| error.kind().clone());
+                let expected = if keeps {
+                    Ok(7)
+                } else {
+                    Err(ErrorKind::InvalidStep)
+                };
+                assert_eq!(step, expected);
+            }
+            assert!(context.lease_lost().now_or_never().is_none());
+            source.send(data(TWO)).unwrap();
+            drop(source);
+            assert_eq!(next(&mut response).await.unwrap().unwrap(), TWO.as_bytes());
+            shop.completed().await;
+            assert_both(&shop.repeat().await);
+        }
     }
 }
 
@@ -643,18 +692,22 @@ async fn a_stream_after_its_lease_is_passed_on_if_no_other_attempt_has_the_key()
         let second = Duration::from_secs(1);
         layer.ttl(second).error_ttl(second)
     };
+    // The lease is shorter than `complete_deadline`.
+    let brief: Set = |layer| landed(layer.lease(Duration::from_secs(1)));
     let all = [
         OnUnconfirmed::WithinLease,
         OnUnconfirmed::Fail,
         OnUnconfirmed::Return,
     ];
     let lenient = &all[2..];
-    for (set, meanwhile, passes) in [
-        (landed as Set, None, &all[..]),
+    for (set, meanwhile, is_confirmed_late, passes) in [
+        (landed as Set, None, false, &all[..]),
         // Its hook has found another answer.
-        (landed, Some(("tea", replayed("found"))), lenient),
+        (landed, Some(("tea", replayed("found"))), false, lenient),
         // The record was lost, and is another request's: the store does not take the unknown outcome.
-        (forgotten, Some(("rum", ran("1"))), lenient),
+        (forgotten, Some(("rum", ran("1"))), false, lenient),
+        // Another attempt may have the key again by the time of the reply.
+        (brief, None, true, lenient),
     ] {
         for on_unconfirmed in all {
             let shop = Shop::open(|layer| set(layer.on_unconfirmed(on_unconfirmed)));
@@ -670,7 +723,17 @@ async fn a_stream_after_its_lease_is_passed_on_if_no_other_attempt_has_the_key()
                 shop.fixture.walk(&shop.elsewhere(), [row]).await;
             }
             shop.store.heal();
-            drop(handler.answers(ONE));
+            let renewals = shop.store.count(StoreOperation::Renew);
+            let source = handler.answers(ONE);
+            if is_confirmed_late && on_unconfirmed != OnUnconfirmed::Return {
+                let due = std::iter::repeat_n(Fault::Unreachable, 100);
+                let held = std::iter::once(Fault::ReplyHeld);
+                shop.store.fail(StoreOperation::Renew, held.chain(due));
+                shop.sent(StoreOperation::Renew, renewals + 1).await;
+                shop.fixture.clock.advance(Duration::from_millis(1_500));
+                shop.store.deliver();
+            }
+            drop(source);
             let client = patiently("an answer", client).await.unwrap();
             if passes.contains(&on_unconfirmed) {
                 assert_eq!(client.said(), (200, ONE));
@@ -684,7 +747,7 @@ async fn a_stream_after_its_lease_is_passed_on_if_no_other_attempt_has_the_key()
     }
 }
 
-/// An ordinary answer is stored as well once the other attempt has ended without one.
+/// As of an ordinary answer, once the other attempt has none.
 #[tokio::test]
 async fn the_answer_of_an_overtaken_stream_saves_a_third_run() {
     let shop = Shop::open(|layer| layer.on_running(OnRunning::Reject));
@@ -731,15 +794,13 @@ async fn a_reset_in_the_middle_lets_the_next_request_run() {
             let second = spawn(&again, order(""));
             gate.runs().await;
             shop.end();
-            let row = ("while the second runs", order(""), RUNNING);
-            shop.fixture.walk(&again, [row]).await;
+            shop.repeats("while the second runs", &again, RUNNING).await;
             gate.go_on.notify_one();
             let second = patiently("the second answer", second).await.unwrap();
             assert_eq!(second.replay(), (false, "2"));
             shop.fixture.clock.advance(Duration::from_secs(10));
             shop.fixture.saw("adopted", 1).await;
-            let row = ("afterwards", order(""), replayed("2"));
-            shop.fixture.walk(&again, [row]).await;
+            shop.repeats("afterwards", &again, replayed("2")).await;
         } else {
             shop.end();
             shop.fixture.saw("completed value late", 1).await;
@@ -758,11 +819,11 @@ async fn the_answer_of_an_operator_stays() {
     shop.write(TWO);
     shop.end();
     shop.fixture.saw("adopted", 1).await;
-    let row = ("again", order(""), replayed("by hand"));
-    shop.fixture.walk(&shop.service, [row]).await;
+    shop.repeats("again", &shop.service, replayed("by hand"))
+        .await;
 }
 
-/// Storing that the outcome is unknown has no reply, and is repeated beside the stream, also of a refused client.
+/// The unknown outcome has no reply, and is sent again beside the stream.
 #[tokio::test]
 async fn an_outage_before_the_first_byte_delays_the_unknown_outcome_alone() {
     for on_unconfirmed in [OnUnconfirmed::WithinLease, OnUnconfirmed::Fail] {
@@ -775,14 +836,12 @@ async fn an_outage_before_the_first_byte_delays_the_unknown_outcome_alone() {
         shop.store.fail(StoreOperation::Complete, [Fault::Hangs; 2]);
         let client = spawn(&shop.service, order(""));
         clock.sleeper_within(Duration::from_secs(2)).await;
-        let row = ("no reply", order(""), RUNNING);
-        shop.fixture.walk(&elsewhere, [row]).await;
+        shop.repeats("no reply", &elsewhere, RUNNING).await;
         clock.advance(Duration::from_secs(2));
         shop.fixture.saw("unsaved", 1).await;
         shop.write(ONE);
         // The second one is in flight, and has no reply either.
-        let row = ("still none", order(""), RUNNING);
-        shop.fixture.walk(&elsewhere, [row]).await;
+        shop.repeats("still none", &elsewhere, RUNNING).await;
         let sent = || shop.store.count(StoreOperation::Complete) == 3;
         shop.passes("a third is sent", sent).await;
         others().await;
@@ -863,7 +922,7 @@ async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run
         others().await;
         for at in 0..15 {
             let row = format!("{of_type} {status}, at {at} min, ends: {ends}");
-            shop.fixture.walk(&again, [(row, order(""), during)]).await;
+            shop.repeats(row, &again, during).await;
             shop.fixture.clock.advance(minute);
             match at {
                 14 if is_held_back => shop.fixture.saw("lease lost", 1).await,
@@ -873,11 +932,9 @@ async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run
             }
         }
         let row = |at| format!("{of_type} {status}, {at}, ends: {ends}");
-        let rows = [(row("after `max_run`"), order(""), after)];
-        shop.fixture.walk(&again, rows).await;
+        shop.repeats(row("after `max_run`"), &again, after).await;
         shop.fixture.clock.advance(lease);
-        let rows = [(row("after the lease"), order(""), at_last)];
-        shop.fixture.walk(&again, rows).await;
+        shop.repeats(row("after the lease"), &again, at_last).await;
         drop(unread);
     }
 }
