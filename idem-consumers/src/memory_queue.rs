@@ -80,7 +80,7 @@ impl MemoryQueue {
         self.0.changed.notify_waiters();
     }
 
-    /// The ids of the dead letters, in their order, and why they are there.
+    /// The ids of the dead letters in their order, and their reasons.
     #[must_use]
     pub fn dead_letters(&self) -> Vec<(String, DeadLetterReason)> {
         self.0.messages.lock().dead.clone()
@@ -195,8 +195,7 @@ impl Delivery for MemoryDelivery {
                     messages.dead.push((message.id, reason));
                 }
             }),
-            Verdict::Retry(after) => self.postpone(after.unwrap_or_default()),
-            Verdict::Stop => self.postpone(Duration::ZERO),
+            Verdict::Retry(_) | Verdict::Stop => self.postpone(verdict.delay()),
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! What a consumer does with a message, by the result of its call.
+//! The verdict of a consumer on a message.
 
 use std::fmt;
 use std::time::Duration;
 
 use idem_runtime::{Error, ErrorKind};
 
-/// What a consumer does with a message.
+/// The verdict of a consumer on a message.
 ///
 /// [`Verdict::of`] gives the verdict for a refusal of idem; a [`Consumer`](crate::Consumer) adds those for the handler's
 /// own results.
@@ -29,7 +29,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadLetterReason {
-    /// The handler returned a business error, which is the answer of the message.
+    /// The handler returned a business error, the answer of the message.
     Business,
     /// Whether the effect happened is unknown. An operator resolves or resets the record, and sends the message again.
     Unknown,
@@ -41,7 +41,7 @@ pub enum DeadLetterReason {
     Unreadable,
     /// The payload cannot be decoded as the handler's message. The handler was not run.
     InvalidPayload,
-    /// The message has no id, or one that is too long.
+    /// The id of the message is missing or too long.
     InvalidId,
     /// The call is refused whenever it is made: it calls itself, or its one-time token is invalid.
     Refused,
@@ -71,12 +71,20 @@ impl fmt::Display for DeadLetterReason {
 }
 
 impl Verdict {
-    /// What the consumer of a message does about a refusal of its call.
+    /// The pause before the next delivery of a returned message.
+    pub(super) fn delay(self) -> Duration {
+        match self {
+            Self::Retry(after) => after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The verdict on a message whose call was refused.
     ///
     /// | kind | verdict |
     /// | --- | --- |
     /// | `Duplicate`, `NotStored` | [`Acknowledge`](Self::Acknowledge): done before |
-    /// | `NotStored` [of a business error](Error::is_of_business_error) | [`DeadLetter`](Self::DeadLetter): as the error itself |
+    /// | `Duplicate`, `NotStored` [of a business error](Error::is_of_business_error) | [`DeadLetter`](Self::DeadLetter): as the error itself |
     /// | `Running`, `TooManyRunning`, `QuotaExceeded`, `ShuttingDown`, `TransactionAborted`, `CommitUnknown`, `Unconfirmed`, `Changed`, a store that cannot be reached | [`Retry`](Self::Retry), after [`Error::retry_after`] |
     /// | `Unknown`, `Exhausted`, `Mismatch` | [`DeadLetter`](Self::DeadLetter): an operator settles it |
     /// | `Undecodable`, `WrongType`, `UnknownRecord`, `TooLarge` | [`DeadLetter`](Self::DeadLetter): another version reads it |
@@ -89,7 +97,9 @@ impl Verdict {
     pub fn of(refusal: &Error) -> Self {
         use DeadLetterReason as Reason;
         match refusal.kind() {
-            ErrorKind::NotStored if refusal.is_of_business_error() => {
+            ErrorKind::Duplicate { .. } | ErrorKind::NotStored
+                if refusal.is_of_business_error() =>
+            {
                 Self::DeadLetter(Reason::Business)
             }
             ErrorKind::Duplicate { .. } | ErrorKind::NotStored => Self::Acknowledge,
@@ -129,7 +139,7 @@ mod tests {
         Verdict::of(&serde_json::from_value(error).expect("an error is read from its own form"))
     }
 
-    /// Finds a kind with another verdict: a lost message, or one that is retried for ever.
+    /// Finds a kind with another verdict: a message that is lost, or retried for ever.
     #[test]
     fn a_refusal_has_the_verdict_of_its_kind() {
         use DeadLetterReason as Reason;
@@ -161,7 +171,7 @@ mod tests {
         ] {
             assert_eq!(verdict(&kind, false), expected, "{kind:?}");
         }
-        // A store that refuses, and not one that is down.
+        // A store that refuses, and is not down.
         assert_eq!(verdict(&ErrorKind::StoreUnavailable, true), Verdict::Stop);
     }
 }

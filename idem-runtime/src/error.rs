@@ -287,7 +287,7 @@ impl Error {
         self
     }
 
-    /// Sets whether an unstored business error ended the body.
+    /// Sets whether a business error ended the body.
     pub(crate) fn business(mut self, business: bool) -> Self {
         self.0.business = business;
         self
@@ -375,7 +375,10 @@ impl Error {
         self.0.kind.needs_repair() && !self.is_retryable()
     }
 
-    /// Whether an unstored business error ended the body ([`ErrorKind::NotStored`]).
+    /// Whether a business error ended the body.
+    ///
+    /// Of a refused duplicate ([`ErrorKind::Duplicate`]), or of an error that could not be stored
+    /// ([`ErrorKind::NotStored`]).
     #[doc(hidden)] // for the verdicts of idem-consumers
     #[must_use]
     pub fn is_of_business_error(&self) -> bool {

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use bb8_postgres::{PostgresConnectionManager, bb8};
-use idem_consumers::{Consumer, DeadLetterReason as Reason, MemoryQueue, OnBusinessError, Summary};
+use idem_consumers::{
+    Consumer, DeadLetterReason as Reason, MemoryQueue, OnBusinessError, Summary, Verdict,
+};
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
-use idem_runtime::{Context, Engine, OnDuplicate, Policy};
+use idem_runtime::{CallError, Context, Engine, OnDuplicate, Policy};
 use idem_tests::payment::Runs;
 use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
 use tokio_postgres::NoTls;
@@ -190,7 +192,31 @@ async fn a_message_has_the_verdict_of_its_call() {
     }
 }
 
-/// The same in a transaction of this pool, whose rows are there if the handler succeeds. `$insert` is its statement.
+/// The consumer's own loop lost the first verdict. Finds a message whose dead letter is lost: it was acknowledged.
+#[tokio::test]
+async fn a_rejected_duplicate_of_a_business_error_is_a_dead_letter() {
+    let engine = Engine::new(MemoryStore::new());
+    let business = Verdict::DeadLetter(Reason::Business);
+    for (id, end, expected) in [
+        ("a value", Ok(()), Verdict::Acknowledge),
+        ("a business error", Err(NoSuchAccount), business),
+        ("not stored", Err(NoSuchBill { number: 7 }), business),
+    ] {
+        let call = || {
+            let call = engine.operation("bills.collect").key(id);
+            call.on_duplicate(OnDuplicate::Reject)
+        };
+        let refused = || call().run(async |_: Context| end.map_err(CallError::Body));
+        let first = refused().await;
+        assert!(!matches!(first, Err(CallError::Refused(_))), "{first:?}");
+        match refused().await {
+            Err(CallError::Refused(error)) => assert_eq!(Verdict::of(&error), expected, "{id}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+}
+
+/// The same in a transaction. Its rows are there if the handler succeeds. `$insert` is its statement.
 macro_rules! in_a_transaction {
     ($store:ident, $url:expr, $Sqlx:ident, $pool:expr, |$db:ident, $row:ident| $insert:expr) => {
         let store = $store::connect($url).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::call::core::Core;
-use crate::call::refusal::{other_type, unanswered};
+use crate::call::refusal::{is_business_error, other_type, unanswered};
 #[cfg(feature = "http")]
 use crate::call::replay_count::ReplayCount;
 use crate::env::call_end::{CallOutcome, CallResult};
@@ -30,7 +30,6 @@ pub(crate) fn answer(
     local: bool,
 ) -> Answered {
     let operation = key.operation();
-    let refuse = |kind| Err(operation.error(kind));
     let no_answer = |record: &Record| {
         let now = core.clock.calendar();
         Err(unanswered(operation, record, left, now, policy.max_run()))
@@ -39,8 +38,8 @@ pub(crate) fn answer(
     if record.header.is_unknown(left) {
         return no_answer(&record);
     }
-    let State::Done { outcome, .. } = record.header.state else {
-        return refuse(ErrorKind::UnknownRecord);
+    let State::Done { outcome, schema } = record.header.state else {
+        return Err(operation.error(ErrorKind::UnknownRecord));
     };
     if !policy.reads(&record) {
         return Err(other_type(operation));
@@ -48,7 +47,8 @@ pub(crate) fn answer(
     match outcome {
         _ if policy.on_duplicate() == OnDuplicate::Reject => {
             let retry_after = record.header.remaining(left);
-            refuse(ErrorKind::Duplicate { retry_after })
+            let duplicate = operation.error(ErrorKind::Duplicate { retry_after });
+            Err(duplicate.business(is_business_error(outcome, schema)))
         }
         OutcomeKind::Value | OutcomeKind::Error => {
             core.emit(
