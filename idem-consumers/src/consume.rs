@@ -20,7 +20,7 @@ use crate::verdict::{DeadLetterReason, Verdict};
 /// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Handles deliveries until the source ends or `shutdown` is ready, then waits for running handlers.
+/// Handles deliveries until the source ends or `shutdown` is ready. Then waits for running handlers.
 pub(super) async fn consume<S, F>(
     (mut source, events): (S, SourceEvents),
     handle: impl Fn(S::Delivery) -> F,
@@ -36,6 +36,7 @@ where
     let mut summary = Summary::default();
     let mut shutdown = pin!(shutdown);
     let mut is_source_whole = true;
+    let failed = |error: BrokerError| ConsumerError::Source(error.of(events.subscription()));
     let mut end = 'consuming: loop {
         let received = {
             let mut next = pin!(async { source.next().await });
@@ -56,17 +57,18 @@ where
                 handlers.spawn(handle(delivery));
             }
             Ok(Ok(None)) => break Ok(()),
-            Ok(Err(error)) => break Err(ConsumerError::Source(error)),
+            Ok(Err(error)) => break Err(failed(error)),
             Err(_panic) => {
                 is_source_whole = false;
-                let panicked = BrokerError::new("the source of the deliveries panicked");
-                break Err(ConsumerError::Source(panicked));
+                break Err(failed(BrokerError::new(
+                    "the source of the deliveries panicked",
+                )));
             }
         }
     };
     let given_back = async {
         if is_source_whole {
-            // After a panic the broker delivers again what the source has received.
+            // After a panic the broker delivers received messages again.
             let _ = unwind(pin!(source.give_back())).await;
         }
     };
@@ -162,7 +164,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Notifies the engine's observer of a dead letter, and of a broker that did not take the verdict.
+    /// Notifies the engine's observer of a dead letter or a refused verdict.
     pub(super) fn observed_by(self, engine: &Engine, operation: &str) -> Self {
         let event = |kind| {
             let mut event = Event::new(operation, kind);
@@ -184,7 +186,7 @@ impl End {
     }
 }
 
-/// What a consumer did with its deliveries.
+/// Counts of a consumer's verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -196,7 +198,7 @@ pub struct Summary {
     pub dead_letters: u64,
     /// The number of verdicts that the broker did not take. Their messages are delivered again.
     pub unsettled: u64,
-    /// The number of handlers that were dropped because they took longer than [`Consumer::drain`](crate::Consumer::drain).
+    /// The number of handlers dropped after [`Consumer::drain`](crate::Consumer::drain).
     pub abandoned: u64,
     /// The number of unsettled messages that the broker has removed.
     pub skipped: u64,

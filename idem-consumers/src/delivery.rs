@@ -1,4 +1,4 @@
-//! What a broker's client gives to a consumer.
+//! The contract between a broker's adapter and a consumer.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -70,10 +70,10 @@ pub trait Source: Send + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Dropped when the consumer stops, and only then. The broker delivers again what was received and not returned.
+    /// Dropped when the consumer stops, and only then. The broker delivers again received messages that were not returned.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Delivery>, BrokerError>> + Send;
 
-    /// Gives back what was received and not returned, so that other consumers need not wait for it. Default: nothing.
+    /// Gives back received messages that were not returned, for other consumers. Default: nothing.
     ///
     /// Called when the consumer stops, also after an error of [`next`](Self::next). Deliveries that were returned are
     /// still to be settled.
@@ -115,19 +115,35 @@ impl Message for Raw {
 
 /// An error of a broker, or of its client library.
 #[derive(Debug)]
-pub struct BrokerError(Box<dyn StdError + Send + Sync>);
+pub struct BrokerError(BrokerErrorParts);
+
+#[derive(Debug)]
+struct BrokerErrorParts {
+    error: Box<dyn StdError + Send + Sync>,
+    /// The subscription that has ended with it, or an empty text.
+    subscription: String,
+}
 
 impl BrokerError {
     /// The error of a client library, or a text.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self(error.into())
+        Self(BrokerErrorParts {
+            error: error.into(),
+            subscription: String::new(),
+        })
+    }
+
+    /// The error with the name of the subscription that it ends.
+    pub(super) fn of(mut self, subscription: &str) -> Self {
+        subscription.clone_into(&mut self.0.subscription);
+        self
     }
 
     /// The error of a decoder, without quotations of the message.
     ///
     /// An error of `serde_json` has its place, and the name of a missing field, which is the handler's.
     pub(super) fn without_content(&self) -> String {
-        let Some(error) = self.0.downcast_ref::<serde_json::Error>() else {
+        let Some(error) = self.0.error.downcast_ref::<serde_json::Error>() else {
             return "the handler's `Message::decode` returned an error".to_owned();
         };
         let text = error.to_string();
@@ -146,12 +162,15 @@ impl BrokerError {
 
 impl fmt::Display for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        if !self.0.subscription.is_empty() {
+            write!(f, "{}: ", self.0.subscription)?;
+        }
+        fmt::Display::fmt(&self.0.error, f)
     }
 }
 
 impl StdError for BrokerError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source()
+        self.0.error.source()
     }
 }

@@ -140,13 +140,18 @@ impl SourceEvents {
         });
     }
 
-    /// Reports [`MessageSkipped`](EventKind::MessageSkipped): the broker has removed an unsettled message.
+    /// Reports [`MessageSkipped`](EventKind::MessageSkipped): the broker delivers an unsettled message no more.
     ///
     /// `position` is the broker's name of the message, such as `1526919030474-55`; `reason` a fixed word.
     pub fn message_skipped(&self, position: &str, reason: &'static str) {
         let Some(this) = &self.0 else { return };
         this.skipped.fetch_add(1, Ordering::Relaxed);
         this.report(EventKind::MessageSkipped { position, reason });
+    }
+
+    /// The name of the subscription, or an empty text.
+    pub(super) fn subscription(&self) -> &str {
+        self.0.as_ref().map_or("", |this| &this.subscription)
     }
 
     pub(super) fn skipped(&self) -> u64 {
