@@ -25,20 +25,20 @@ mod first_offset;
 mod offsets;
 mod poll;
 
-/// The time that a dead letter may wait in a full queue of the client.
+/// Longest wait of a dead letter in the client's full queue.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The pause before a message is delivered again whose delivery was dropped, or whose verdict was not taken.
+/// The pause before the redelivery of a dropped or unsettled delivery.
 const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Headers that a dead letter has beside those of its message.
 const ID: &str = "idem-id";
 const REASON: &str = "idem-reason";
 
-/// A consumer group of a Kafka topic, as the [`Source`] of a [`Consumer`](crate::Consumer).
+/// A consumer group of a Kafka topic, as a [`Source`].
 ///
 /// Kafka knows one number of each partition: the offset before which everything is done. The messages of a partition
-/// are handled at once and end in any order; what is committed is the offset of the first one that is not settled.
+/// are handled at once and end in any order; the committed offset is that of the first unsettled one.
 /// After a crash or a rebalance everything from there on is delivered again, and a message that was done is
 /// acknowledged without its handler.
 ///
@@ -58,8 +58,9 @@ const REASON: &str = "idem-reason";
 /// large as those of the topic, and their headers; a refused one is sent again each second. To send a message without a
 /// header `id` again, give it its `idem-id` as that header, or it is another message, which runs.
 ///
-/// **The id** is the header [`id`](Self::id_header), or `topic/partition/offset`. A topic that is created anew counts
-/// from 0 again, also while [`on_lost_subscription`](Self::on_lost_subscription) continues: give its messages an id.
+/// **The id** is the header [`id`](Self::id_header), or topic, partition, offset and timestamp
+/// (`bills/0/17/1732371600000`): a topic that is created anew counts from 0 again, and a leader that was elected without
+/// the last messages gives their offsets to others.
 ///
 /// **Memory.** A partition is paused while it has [`max_uncommitted`](Self::max_uncommitted) messages beyond the
 /// committed offset: one message that is retried for long holds up those behind it only then.
@@ -122,13 +123,13 @@ impl KafkaTopic {
     /// Their names are in librdkafka's `CONFIGURATION.md`.
     ///
     /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says; the
-    /// end (`latest`) is committed at once, so that what is sent from then on is delivered. That property has no effect
+    /// end (`latest`) is committed at once, so that messages sent from then on are delivered. That property has no effect
     /// on lost offsets. Members of a group keep their partitions when others join
     /// (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers takes their strategy. A dead
     /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
     /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
     ///
-    /// A silent connection, such as one that a firewall has forgotten, is made anew after `socket.timeout.ms`, by default
+    /// A silent connection, as after a firewall has forgotten it, is made anew after `socket.timeout.ms`, by default
     /// 10 s: the 60 s of librdkafka are longer than a session (`session.timeout.ms`), so that the group would give the
     /// member's partitions away.
     ///
@@ -223,14 +224,14 @@ impl KafkaTopic {
         self
     }
 
-    /// The header with the id of the message. Default `id`; a message without it has `topic/partition/offset`.
+    /// The header with the id of the message. Default `id`; a message without it has that of its place and time.
     #[must_use]
     pub fn id_header(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.group().id_header = name.into();
         self
     }
 
-    /// The number of messages beyond the committed offset with which a partition is paused; at least 1. Default 1,000.
+    /// The uncommitted messages of a partition that pause it; at least 1. Default 1,000.
     ///
     /// # Panics
     ///
@@ -242,8 +243,7 @@ impl KafkaTopic {
         self
     }
 
-    /// Where to continue when the brokers do not have the offset of a partition. Default
-    /// [`Fail`](OnLostSubscription::Fail).
+    /// Where to continue when the brokers lack the offset of a partition. Default [`Fail`](OnLostSubscription::Fail).
     ///
     /// [`Resume`](OnLostSubscription::Resume) continues with the last offset that this process has committed, or with
     /// the first message where that is gone.
@@ -317,7 +317,7 @@ fn revoked() -> BrokerError {
 pub struct KafkaDelivery {
     group: Arc<KafkaGroup>,
     received: Arc<KafkaMessage>,
-    /// When it is delivered again once it is dropped, unless it is settled.
+    /// The pause before its redelivery once it is dropped unsettled.
     again: Option<Duration>,
     /// Of the consumer: the runtime that connected may be gone.
     runtime: Handle,
@@ -351,6 +351,16 @@ impl KafkaDelivery {
             value = header.value;
         }
         value
+    }
+
+    /// The id of a message that has none of its producer.
+    fn own_id(&self) -> String {
+        let (topic, message) = (&self.group.context.topic, &self.received.message);
+        let (partition, offset) = (message.partition(), message.offset());
+        match message.timestamp().to_millis() {
+            Some(stored) => format!("{topic}/{partition}/{offset}/{stored}"),
+            None => format!("{topic}/{partition}/{offset}"),
+        }
     }
 
     fn assigned(&self) -> Result<(), BrokerError> {
@@ -406,12 +416,7 @@ impl Delivery for KafkaDelivery {
     fn id(&self) -> Option<Cow<'_, str>> {
         match self.header(&self.group.id_header) {
             Some(id) => std::str::from_utf8(id).ok().map(Cow::Borrowed),
-            None => Some(Cow::Owned(format!(
-                "{}/{}/{}",
-                self.group.context.topic,
-                self.partition(),
-                self.offset()
-            ))),
+            None => Some(Cow::Owned(self.own_id())),
         }
     }
 

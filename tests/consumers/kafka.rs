@@ -12,11 +12,10 @@ use tokio::time::{Duration, sleep};
 
 use super::desk::{Desk, error, gated, ids, next, source, until, until_settled};
 
-/// Milliseconds of a client that sends no heartbeat, and of one that is not polled.
+/// Milliseconds without a heartbeat, and without a poll.
 const SESSION: &str = "4000";
 
-/// The bodies of the first two wait, and their partitions are paused, until a third consumer has joined, handled
-/// messages, and left.
+/// The first two wait until a third consumer has joined and left.
 #[tokio::test]
 async fn a_consumer_that_joins_and_leaves_costs_no_message_and_no_second_body() {
     let (broker, mut desk) = (Kafka::with_partitions(4), Desk::new());
@@ -92,7 +91,7 @@ async fn a_large_message_has_a_dead_letter() {
     assert_eq!(broker.letters().await.len(), 1);
 }
 
-/// librdkafka would mix the topics, of which one is that of the dead letters.
+/// librdkafka would mix the topic with that of the dead letters.
 #[tokio::test]
 async fn a_pattern_of_topics_is_refused() {
     let broker = Kafka::with_partitions(1);
@@ -125,19 +124,39 @@ async fn a_partition_is_paused_while_its_first_message_is_unfinished() {
 }
 
 #[tokio::test]
-async fn a_kafka_message_without_the_header_has_the_id_of_its_place() {
+async fn a_kafka_message_without_the_header_has_the_id_of_its_place_and_time() {
     let broker = Kafka::with_partitions(1);
     broker.send(&ids([7, 8])).await;
     let mut source = source(&broker).await.id_header("ce_id");
     let delivery = next(&mut source).await;
-    assert_eq!(delivery.id().as_deref(), Some("bills/0/0"));
+    let id = delivery.id().unwrap().into_owned();
+    assert!(id.starts_with("bills/0/0/1"), "{id}");
     assert_eq!(
         (delivery.header("id"), delivery.attempt()),
         (Some(&b"m-7"[..]), None)
     );
     assert_eq!(delivery.payload(), b"m-7");
+    drop(delivery);
     let delivery = next(&mut source).await;
-    assert_eq!(delivery.id().as_deref(), Some("bills/0/1"));
+    assert!(delivery.id().unwrap().starts_with("bills/0/1/1"));
+    let again = next(&mut source).await;
+    assert_eq!(again.id().as_deref(), Some(&*id));
+}
+
+/// Finds a lost message: it was taken for a former one.
+#[tokio::test]
+async fn a_topic_that_is_created_anew_has_no_id_of_the_former_one() {
+    let mut desk = Desk::new();
+    for expected in [1, 2] {
+        let (broker, mut of_topic) = (Kafka::with_partitions(1), desk.another());
+        broker.send(&ids([7])).await;
+        let source = source(&broker).await.id_header("ce_id");
+        of_topic.run(of_topic.consumer(), source, async |_| Ok(()));
+        until_settled(&broker).await;
+        of_topic.close().await;
+        assert_eq!(desk.bodies()["m-7"], expected);
+    }
+    desk.close().await;
 }
 
 #[tokio::test]
@@ -189,7 +208,7 @@ async fn source_out_of_range(on_lost: OnLostSubscription) -> (Kafka, KafkaTopic)
     (broker, source)
 }
 
-/// Finds a consumer that goes elsewhere in silence when retention has overtaken it.
+/// Finds a consumer that retention has overtaken and that skips messages silently.
 #[tokio::test]
 async fn offsets_that_retention_deleted_end_the_source_unless_on_lost_subscription_is_set() {
     let (_broker, mut source) = source_out_of_range(OnLostSubscription::default()).await;
@@ -205,7 +224,7 @@ async fn offsets_that_retention_deleted_end_the_source_unless_on_lost_subscripti
     while next(&mut source).await.payload() != b"m-1" {}
 }
 
-/// Finds a group that begins at the end anew for each member until a message is settled, and skips what was sent between.
+/// Finds a group whose every member begins at the end. Messages sent between two of them are skipped.
 #[tokio::test]
 async fn a_group_that_begins_at_the_end_loses_no_message_that_its_first_member_did_not_settle() {
     let broker = Kafka::with_partitions(1);
@@ -231,7 +250,7 @@ async fn a_group_that_begins_at_the_end_loses_no_message_that_its_first_member_d
     assert_eq!(next(&mut second).await.payload(), b"m-1");
 }
 
-/// Finds a source that fails, or skips what is left, where retention has overtaken it while it ran.
+/// Finds a running source that retention ends, or makes skip messages.
 #[tokio::test]
 async fn resume_continues_with_the_first_message_where_retention_has_deleted_the_next_one() {
     let broker = Kafka::with_partitions(1);
@@ -258,7 +277,7 @@ async fn resume_continues_with_the_first_message_where_retention_has_deleted_the
     }
 }
 
-/// Finds new offsets that only one member has: the next one fails, or skips what was sent since.
+/// Finds new offsets that only one member has: the next one fails, or skips messages sent since.
 #[tokio::test]
 async fn the_next_member_continues_with_the_offsets_that_replaced_lost_ones() {
     let (broker, first) = source_out_of_range(OnLostSubscription::FromNow).await;
@@ -287,6 +306,25 @@ async fn a_topic_that_is_gone_ends_the_source() {
         text.contains("is gone") && text.contains(TOPIC) && text.contains(GROUP),
         "{text}"
     );
+}
+
+/// Finds the client's text of any fatal error, which names no cause.
+#[tokio::test]
+async fn a_static_member_that_another_one_replaces_ends_with_its_cause() {
+    let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
+    let properties = [
+        ("group.instance.id", "desk-1"),
+        ("heartbeat.interval.ms", "100"),
+    ];
+    let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, properties).await;
+    desk.run(desk.consumer(), source.unwrap(), async |_| Ok(()));
+    broker.send(&ids([1])).await;
+    desk.events.wait_for("completed", 1).await;
+    broker.cluster.fence();
+    let ended = desk.end().await.unwrap_err();
+    let text = std::error::Error::source(&ended).unwrap().to_string();
+    let names = text.starts_with("kafka:bills/collectors: ") && text.contains("group.instance.id");
+    assert!(names, "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! topic <name> <partitions>   creates a topic
 //! gone <name>                 no broker knows the topic any more
 //! refuse <commits>            the next so many commits of offsets are refused
+//! fence                       the next heartbeat is of a member whose `group.instance.id` another one has
 //! down                        all brokers close their connections and refuse new ones
 //! up                          all brokers accept connections again
 //! ```
@@ -40,6 +41,11 @@ fn main() {
                 let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS;
                 let refused = vec![refused; commits.parse().expect("a number of commits")];
                 cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refused);
+                Ok(())
+            }
+            ["fence"] => {
+                let fenced = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID];
+                cluster.request_errors(RDKafkaApiKey::Heartbeat, &fenced);
                 Ok(())
             }
             ["down"] => cluster.broker_down(ALL),

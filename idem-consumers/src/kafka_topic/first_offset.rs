@@ -1,4 +1,4 @@
-//! First offsets of a consumer in its partitions, and new ones for lost offsets.
+//! First offsets of a consumer, and replacements of lost offsets.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The property by which the client would silently go elsewhere.
 const RESET: &str = "auto.offset.reset";
 
-/// The offset in a partition in which the group has none, for this value of the property.
+/// The first offset of a new partition, for this value of `auto.offset.reset`.
 pub(super) fn first_offset(reset: Option<&str>) -> Result<Offset, BrokerError> {
     match reset.unwrap_or("earliest") {
         "smallest" | "earliest" | "beginning" => Ok(Offset::Beginning),
@@ -59,7 +59,7 @@ impl Callbacks {
         }
     }
 
-    /// The offset of the next message of the partition, once it is committed.
+    /// Commits the end of the partition as its offset, and returns it.
     fn commit_end(&self, consumer: &BaseConsumer<Self>, partition: i32) -> KafkaResult<Offset> {
         let (_, high) = consumer.fetch_watermarks(&self.topic, partition, PATIENCE)?;
         self.replace(consumer, &[(partition, high)])?;
@@ -144,7 +144,7 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Commits offsets in place of those that the deliveries of these partitions would commit.
+    /// Commits new offsets, and voids the deliveries of these partitions.
     fn replace(&self, consumer: &BaseConsumer<Self>, new: &[(i32, i64)]) -> KafkaResult<()> {
         let _one = self.commits.lock();
         // Otherwise the revocation would commit the former positions.

@@ -16,7 +16,7 @@ pub(super) struct Ticket {
 pub(super) struct Offsets {
     partitions: BTreeMap<i32, Window>,
     tickets: u64,
-    /// What the brokers have taken from this process, also for partitions that were revoked since.
+    /// Commits that the brokers took from this process. Includes revoked partitions.
     taken: BTreeMap<i32, i64>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Turn {
     pub(super) resume: Vec<i32>,
 }
 
-/// What is to be done for a partition before it is given up.
+/// The obligations of a partition before its revocation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Revoked {
     /// The position to commit: another consumer receives the messages from there on.
@@ -82,7 +82,7 @@ impl Offsets {
         Ticket { partition, number }
     }
 
-    /// Whether the message is unsettled and its partition has not been revoked since.
+    /// Whether the message is unsettled and its partition still assigned.
     pub(super) fn is_open(&self, ticket: Ticket) -> bool {
         let window = self.partitions.get(&ticket.partition);
         window.is_some_and(|window| window.find(ticket).is_some())
@@ -123,7 +123,7 @@ impl Offsets {
         self.taken.get(&partition).copied()
     }
 
-    /// Voids the tickets and the position of this partition, which has lost its offsets.
+    /// Voids the tickets and the position of a partition without offsets.
     pub(super) fn void(&mut self, partition: i32) {
         if let Some(window) = self.partitions.get_mut(&partition) {
             window.uncommitted.clear();
@@ -140,7 +140,8 @@ impl Offsets {
         }
     }
 
-    /// Chooses the partitions to pause, with at least `limit` uncommitted messages, and those to resume, with half.
+    /// Chooses the partitions to pause and to resume. A partition is paused with `limit` uncommitted messages, and
+    /// resumed with half.
     pub(super) fn turn(&mut self, limit: usize) -> Turn {
         let mut turn = Turn::default();
         for (partition, window) in &mut self.partitions {
@@ -196,7 +197,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum OffsetStep {
-        /// A message is received after so many offsets that the partition has not: compacted, or aborted.
+        /// A message is received behind so many missing offsets: compacted, or aborted.
         Receive {
             partition: i32,
             gap: i64,
@@ -224,7 +225,7 @@ mod tests {
         ]
     }
 
-    /// What the broker has of a partition, and what its messages have been through.
+    /// The broker's messages of a partition, and their states.
     #[derive(Default)]
     struct Partition {
         committed: i64,

@@ -53,7 +53,9 @@ pub(super) struct Callbacks {
     pub(super) group: String,
     /// Shared with the deliveries.
     pub(super) offsets: Lock<Offsets>,
-    /// Held from the choice of positions until the reply to their commit, so that none goes back.
+    /// Held from the choice of positions to their commit's reply.
+    ///
+    /// Otherwise a position may go back.
     pub(super) commits: Lock<()>,
     /// The offset in a partition in which the group has none. The client itself is to fail there.
     pub(super) first: Offset,
@@ -87,8 +89,8 @@ impl ClientContext for Callbacks {
 }
 
 impl ConsumerContext for Callbacks {
-    /// Sets the offsets of new partitions, and commits what is done of those that are given up, while they are still
-    /// this consumer's.
+    /// Sets the offsets of new partitions, and commits those of revoked ones. The commit precedes the revocation, while
+    /// the partitions are still this consumer's.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let partitions = match rebalance {
             Rebalance::Assign(partitions) => return self.assigned(consumer, partitions),
@@ -146,7 +148,7 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// A thread, because the client blocks where it commits before a revocation, and when it leaves the group.
+    /// Spawns a thread, because the client blocks: in the commit before a revocation, and when it leaves the group.
     pub(super) fn spawn(thread: PollThread) -> io::Result<Self> {
         let (end, ended) = channel();
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -287,7 +289,11 @@ impl PollThread {
                 self.consumer.unsubscribe();
                 self.consumer.subscribe(&[&context.topic]).map_err(refused)
             }
-            _ if lasts(&error) => Err(refused(error)),
+            // A fatal error has its cause apart.
+            _ if lasts(&error) => Err(match self.consumer.client().fatal_error() {
+                Some((_, cause)) => BrokerError::new(cause),
+                None => refused(error),
+            }),
             _ => Ok(()),
         }
     }
@@ -307,7 +313,7 @@ impl PollThread {
     }
 
     /// Commits until the other thread ends, and waits for each reply: the client reports none of a commit in the
-    /// background, and one that is refused, as in a rebalance, is repeated.
+    /// background, and a refused commit, as in a rebalance, is repeated.
     fn commit(&self, ended: &Receiver<()>) {
         let context = self.consumer.context();
         while ended.recv_timeout(BETWEEN_COMMITS) == Err(RecvTimeoutError::Timeout) {
@@ -334,7 +340,7 @@ fn is_of_unknown_topic(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
 }
 
-/// Whether the brokers refuse, and would refuse again, or a message cannot be read, which the client would leave out.
+/// Whether the refusal lasts, or a message is unreadable. The client would leave such a message out.
 fn lasts(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     match error {

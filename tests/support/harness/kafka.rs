@@ -55,6 +55,11 @@ impl KafkaCluster {
         self.ask(&format!("refuse {commits}"));
     }
 
+    /// Replies to the next heartbeat that another member has its `group.instance.id`.
+    pub fn fence(&self) {
+        self.ask("fence");
+    }
+
     /// Freezes the process of all brokers.
     pub fn pause(&self) {
         self.worker().pause();
