@@ -13,7 +13,7 @@ use async_nats::jetstream::context::{
     ContextBuilder, GetStreamByNameErrorKind, GetStreamError, GetStreamErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::jetstream::{self, AckKind, Context, Message};
+use async_nats::jetstream::{self, AckKind, Context, ErrorCode, Message};
 use async_nats::rustls::crypto::{CryptoProvider, ring};
 use async_nats::{
     Auth, AuthError, Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName,
@@ -42,7 +42,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest wait of one request for a new message.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The time between two questions for the first unsettled message of the durable.
+/// The time between two questions for the durable's first unsettled message.
 const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
 
 /// The shortest time between two questions for the creation of the stream.
@@ -51,12 +51,13 @@ const BETWEEN_CREATIONS: Duration = Duration::from_secs(1);
 /// The number of messages of one request.
 const BATCH: usize = 16;
 
-/// A durable pull consumer of a `JetStream` stream, as the [`Source`] of a [`Consumer`](crate::Consumer).
+/// A durable pull consumer of a `JetStream` stream, as a [`Source`].
 ///
 /// Needs NATS 2.9 or newer. The durable is created if it does not exist: explicit acknowledgements, every message of
 /// the stream, no limit of deliveries ([`Consumer::dead_letter_after`](crate::Consumer::dead_letter_after) counts
-/// attempts). The settings of one that exists are kept: set its `max_deliver` to -1, because beyond that limit
-/// `JetStream` drops a message without a dead letter.
+/// attempts). The settings of an existing durable are kept: set its `max_deliver` to -1, because `JetStream` delivers a
+/// message no more beyond that limit, and stores no dead letter. A retry of its last delivery is reported as
+/// [`MessageSkipped`](idem_runtime::observe::EventKind::MessageSkipped); a crash during it is not.
 ///
 /// | verdict | commands, each confirmed by the server |
 /// | --- | --- |
@@ -110,7 +111,6 @@ pub struct JetStream {
     floor_asked: Instant,
     /// The last request had no answer.
     has_failed: bool,
-    events: SourceEvents,
 }
 
 struct Broker {
@@ -123,11 +123,12 @@ struct Broker {
     filter_subject: String,
     dead_letters: String,
     on_lost: OnLostSubscription,
+    events: SourceEvents,
     /// By sequence. `None`: this process has found no durable yet.
     progress: OnceLock<ReadProgress<u64>>,
-    /// When the stream of `progress` was created. One that is created anew counts from 1 again.
+    /// Creation of the stream of `progress`. A later stream counts from 1 again.
     created: Lock<StreamCreation>,
-    /// When the stream was created that the server has now, and when it was asked.
+    /// Creation of the server's present stream, and the time of the question.
     present: tokio::sync::Mutex<(StreamCreation, Option<Instant>)>,
 }
 
@@ -198,6 +199,7 @@ impl Connect for JetStream {
             ack_wait: Duration::from_secs(60),
             filter_subject: String::new(),
             on_lost: OnLostSubscription::default(),
+            events: SourceEvents::default(),
             progress: OnceLock::new(),
             created: Lock::new(created),
             present: tokio::sync::Mutex::new((created, None)),
@@ -208,7 +210,6 @@ impl Connect for JetStream {
             received: VecDeque::new(),
             floor_asked: Instant::now(),
             has_failed: false,
-            events: SourceEvents::default(),
         })
     }
 }
@@ -241,8 +242,8 @@ impl JetStream {
         Arc::get_mut(&mut self.broker).expect("no delivery exists before the source is run")
     }
 
-    /// The time without a verdict or an extension after which a message is delivered again; at least the lease.
-    /// Default 1 min. A durable that exists keeps its own.
+    /// The time without a verdict or an extension before a redelivery; at least the lease. Default 1 min. A durable
+    /// that exists keeps its own.
     #[must_use]
     pub fn ack_wait(mut self, time: Duration) -> Self {
         self.broker().ack_wait = time;
@@ -256,7 +257,7 @@ impl JetStream {
     /// and continues with it. A message that such a process holds for a retry is delivered again only if the new durable
     /// begins before it.
     ///
-    /// A stream that is gone is an error in any case. One that was created anew has other messages, and is a lost
+    /// A stream that is gone is an error in any case. A stream that was created anew has other messages, and is a lost
     /// subscription also where another process has created its durable: [`Resume`](OnLostSubscription::Resume) begins
     /// with its first one. The verdict of a message of the former stream is an error, at the latest 1 s after the change.
     #[must_use]
@@ -279,23 +280,24 @@ impl JetStream {
         self
     }
 
-    /// Receives messages: what is there, or else the first one that comes.
+    /// Receives waiting messages, or else the next one.
     ///
     /// A request ends before this returns, because messages of an open one would wait, and age, unseen.
     async fn fill(&mut self) -> Result<(), ReceiveError> {
         let consumer = match &mut self.consumer {
             Some(consumer) => consumer,
-            closed => closed.insert(self.broker.open(&self.events).await?),
+            closed => closed.insert(self.broker.open().await?),
         };
         let (broker, created) = (&self.broker, *self.broker.created.lock());
-        let delivery = |message| JetStreamDelivery::new(broker, created, message);
+        let max_deliver = consumer.cached_info().config.max_deliver;
+        let delivery = |message| JetStreamDelivery::new(broker, created, max_deliver, message);
         let there = consumer.fetch().max_messages(BATCH).messages().await;
         let mut there = there.map_err(ReceiveError::passing)?;
         // An error, such as too many unsettled messages, is left to the other request.
         let answered = timeout(PATIENCE, receive(&mut there, delivery, &mut self.received)).await;
         // The server would still send messages to its inbox, and they would age unseen.
         drop(there);
-        // A durable that is gone does not answer, nor does one that has reached its `max_ack_pending`.
+        // A durable that is gone does not answer, nor does a durable at its `max_ack_pending`.
         if answered.is_err() || self.floor_asked.elapsed() >= BETWEEN_FLOORS {
             let info = consumer.info().await.map_err(ReceiveError::passing)?;
             if let Some(progress) = self.broker.progress.get() {
@@ -303,7 +305,7 @@ impl JetStream {
             }
             self.floor_asked = Instant::now();
         }
-        self.events.broker_regained();
+        self.broker.events.broker_regained();
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
             let mut first = first.messages().await.map_err(ReceiveError::passing)?;
@@ -336,7 +338,9 @@ impl Source for JetStream {
     }
 
     fn report_to(&mut self, events: SourceEvents) {
-        self.events = events;
+        if let Some(broker) = Arc::get_mut(&mut self.broker) {
+            broker.events = events;
+        }
     }
 
     async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
@@ -346,9 +350,10 @@ impl Source for JetStream {
     async fn give_back(self) {
         for delivery in self.received {
             // After an error they are delivered again when `ack_wait` has passed.
-            let _ = delivery.message.ack_with(AckKind::Nak(None)).await;
+            if delivery.settle(Verdict::Stop).await.is_err() {
+                break;
+            }
         }
-        let _ = self.broker.client.flush().await;
     }
 }
 
@@ -356,7 +361,7 @@ impl Reconnect for JetStream {
     type Delivery = JetStreamDelivery;
 
     fn events(&self) -> &SourceEvents {
-        &self.events
+        &self.broker.events
     }
 
     fn received(&mut self) -> Option<JetStreamDelivery> {
@@ -380,7 +385,7 @@ impl Reconnect for JetStream {
     async fn receive(&mut self) -> Result<(), ReceiveError> {
         let mut link = self.broker.link.clone();
         if *link.borrow() == LinkState::Down {
-            self.events.broker_lost("the connection is lost");
+            self.broker.events.broker_lost("the connection is lost");
         }
         match link
             .wait_for(|link| *link != LinkState::Down)
@@ -410,7 +415,7 @@ impl Reconnect for JetStream {
 
 impl Broker {
     /// Finds or creates the durable.
-    async fn open(&self, events: &SourceEvents) -> Result<PullConsumer, ReceiveError> {
+    async fn open(&self) -> Result<PullConsumer, ReceiveError> {
         match self.context.stream_by_subject(&self.dead_letters).await {
             Ok(stream) if stream == self.stream => {
                 return Err(ReceiveError::lasting(
@@ -424,7 +429,17 @@ impl Broker {
             }
             _ => {}
         }
-        let stream = self.context.get_stream(&self.stream).await?;
+        let stream = match self.context.get_stream(&self.stream).await {
+            Err(error) if is_missing(&error) => {
+                let fail = OnLostSubscription::Fail;
+                self.events.subscription_lost("the stream is gone", fail);
+                return Err(ReceiveError::lasting(format!(
+                    "the stream `{}`, which the durable `{}` reads, is gone; create it, and start the consumer again",
+                    self.stream, self.durable
+                )));
+            }
+            found => found?,
+        };
         let created = created(&stream);
         let is_new = created != *self.created.lock();
         let reason = if is_new {
@@ -465,7 +480,8 @@ impl Broker {
                     progress.begin(on_lost)
                 };
                 let Some(begin) = begin else {
-                    events.subscription_lost(reason, OnLostSubscription::Fail);
+                    self.events
+                        .subscription_lost(reason, OnLostSubscription::Fail);
                     return Err(ReceiveError::lasting(format!(
                         "the durable `{}` of the stream `{}` is gone: {reason}; create it where it is to begin, or set \
                          `on_lost_subscription`, and start the consumer again, which begins a missing durable with the \
@@ -497,7 +513,7 @@ impl Broker {
         let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
         // Otherwise it is missing still, and reported when it is created.
         if is_lost {
-            events.subscription_lost(reason, self.on_lost);
+            self.events.subscription_lost(reason, self.on_lost);
         }
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
@@ -522,7 +538,7 @@ impl Broker {
         present.is_ok_and(|present| present.0 != *self.created.lock())
     }
 
-    /// An error if the stream is another one than that of a delivery: the server would take its verdict for one of the
+    /// An error if the stream was created anew since the delivery: the server would take its verdict for one of the
     /// message that has the same sequence in the new stream.
     async fn expect_stream(&self, of_delivery: StreamCreation) -> Result<(), BrokerError> {
         let mut present = self.present.lock().await;
@@ -573,6 +589,10 @@ impl From<GetStreamError> for ReceiveError {
     }
 }
 
+fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
 /// The text of a refused login.
 fn refusal() -> String {
     ConnectErrorKind::AuthorizationViolation.to_string()
@@ -598,7 +618,7 @@ fn options_by(provider: &CredentialsProvider) -> ConnectOptions {
     })
 }
 
-/// The login in the options, and the servers without it, because the client writes their URLs to its log.
+/// The login as options, and the servers without it. The client writes their URLs to its log.
 ///
 /// A provider takes the place of the login of the URL.
 fn options(
@@ -658,6 +678,8 @@ pub struct JetStreamDelivery {
     /// Of its stream.
     created: StreamCreation,
     deliveries: u32,
+    /// The server delivers it no more.
+    is_last: bool,
     sequence: u64,
     /// When the server stored it: nanoseconds since 1970.
     stored: i128,
@@ -665,10 +687,16 @@ pub struct JetStreamDelivery {
 
 impl JetStreamDelivery {
     /// None if the message is not of `JetStream`.
-    fn new(broker: &Arc<Broker>, created: StreamCreation, message: Message) -> Option<Self> {
+    fn new(
+        broker: &Arc<Broker>,
+        created: StreamCreation,
+        max_deliver: i64,
+        message: Message,
+    ) -> Option<Self> {
         let info = message.info().ok()?;
         Some(Self {
             deliveries: info.delivered.try_into().ok()?,
+            is_last: (1..=info.delivered).contains(&max_deliver),
             sequence: info.stream_sequence,
             stored: info.published.unix_timestamp_nanos(),
             broker: Arc::clone(broker),
@@ -753,7 +781,7 @@ impl Delivery for JetStreamDelivery {
         &self.message.payload
     }
 
-    /// Keeps the broker from delivering the message again for `ack_wait` from now, whatever `time` is.
+    /// Postpones the redelivery by the durable's `ack_wait`, whatever `time` is.
     async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
         self.broker.expect_stream(self.created).await?;
         self.send(AckKind::Progress).await
@@ -763,8 +791,15 @@ impl Delivery for JetStreamDelivery {
         self.broker.expect_stream(self.created).await?;
         match verdict {
             Verdict::Acknowledge => self.send(AckKind::Ack).await?,
-            Verdict::Retry(after) => return self.send(AckKind::Nak(after)).await,
-            Verdict::Stop => return self.send(AckKind::Nak(None)).await,
+            Verdict::Retry(_) | Verdict::Stop => {
+                let delay = Some(verdict.delay()).filter(|delay| !delay.is_zero());
+                self.send(AckKind::Nak(delay)).await?;
+                if self.is_last {
+                    let sequence = self.sequence.to_string();
+                    self.broker.events.message_skipped(&sequence, "max-deliver");
+                }
+                return Ok(());
+            }
             Verdict::DeadLetter(reason) => {
                 self.publish_dead_letter(reason).await?;
                 self.send(AckKind::Term).await?;

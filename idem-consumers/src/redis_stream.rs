@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_runtime::store::author::Owner;
-use redis::{Client, Cmd, RedisError};
+use redis::{Client, Cmd, RedisError, Value};
 use tokio::time::Instant;
 
 use self::link::{Link, PATIENCE, broker_error, connect_error, lasts};
@@ -21,7 +21,7 @@ use crate::source_events::SourceEvents;
 use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::Verdict;
 
-/// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
+/// The longest wait for a new entry, and between two take-overs.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
 /// The number of entries of one read.
@@ -32,7 +32,7 @@ type Entry = (String, Fields);
 /// Milliseconds and sequence of the id of an entry.
 type EntryId = (u64, u64);
 
-/// A consumer group of a Redis stream, as the [`Source`] of a [`Consumer`](crate::Consumer).
+/// A consumer group of a Redis stream, as a [`Source`].
 ///
 /// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. Behind an address that leads to the primary, a
 /// failover costs a new connection. An entry that its consumer neither settled nor
@@ -44,18 +44,20 @@ type EntryId = (u64, u64);
 /// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
 /// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is not pending, and the verdict is an error |
 ///
-/// To send an entry without a field `id` again, give it its `idem-id` as that field, or it is another one, which runs.
+/// **The id** is the field [`id`](Self::id_field), or that of the entry, which has the server's time: a stream that is
+/// created anew gives none again, unless its producer chooses them (`XADD bills 1-1`) or the server's clock went back. To
+/// send an entry without that field again, give it its `idem-id` as that field, or it is another one, which runs.
 ///
 /// A group that is gone while the consumer runs is an error of [`next`](Source::next), unless
 /// [`on_lost_subscription`](Self::on_lost_subscription) says where to continue.
 ///
 /// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age.
 ///
-/// Trimming spares no entry that is not settled. One that is trimmed while it waits for its retry, or before it is taken
+/// Trimming spares no entry that is not settled. An entry that is trimmed while it waits for its retry, or before it is taken
 /// over, cannot be delivered again, and is no dead letter: it is reported as
 /// [`MessageSkipped`](idem_runtime::observe::EventKind::MessageSkipped), and counted in
-/// [`Summary::skipped`](crate::Summary::skipped). One that is trimmed before it was read is not reported, because Redis
-/// does not have its id. So trim well above the longest queue, or remove what every group has acknowledged
+/// [`Summary::skipped`](crate::Summary::skipped). An entry that is trimmed before it was read is not reported, because Redis
+/// does not have its id. So trim well above the longest queue, or remove entries that every group has acknowledged
 /// (`XTRIM … MINID`).
 ///
 /// ```no_run
@@ -164,6 +166,9 @@ impl RedisStream {
 
     /// The name of this consumer in the group. Default a random one; a name of its own for each process keeps
     /// `XINFO CONSUMERS` short.
+    ///
+    /// `XGROUP DELCONSUMER` deletes the unsettled entries of a consumer from the group, and no process gets them again:
+    /// delete a consumer that has none (`pending`).
     #[must_use]
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.group().consumer = name.into();
@@ -294,8 +299,8 @@ impl Source for RedisStream {
 
     async fn give_back(self) {
         for ((id, _), _) in &self.read {
-            // After an error it is taken over when `visibility` has passed.
-            if self.group.give_back(id, Duration::ZERO).await.is_err() {
+            // After an error, and where it is trimmed, it is taken over when `visibility` has passed.
+            if self.group.hold(id, Duration::ZERO).await.is_err() {
                 break;
             }
         }
@@ -324,12 +329,12 @@ impl Reconnect for RedisStream {
         let filled = match self.fill().await {
             Err(error) if error.code() == Some("NOGROUP") => {
                 let (group, reason) = (&self.group, "the group is gone");
-                let begin = group.new_begin().map_err(|error| {
+                let Some(begin) = group.progress.begin(group.on_lost) else {
                     let fail = OnLostSubscription::Fail;
                     group.events.subscription_lost(reason, fail);
-                    ReceiveError::Lasting(error)
-                })?;
-                let created = group.create(&begin).await;
+                    return Err(ReceiveError::Lasting(group.lost()));
+                };
+                let created = group.create_anew(begin).await;
                 // Otherwise it is missing still, and reported when it is created.
                 if created.is_ok() {
                     group.events.subscription_lost(reason, group.on_lost);
@@ -353,25 +358,45 @@ impl Reconnect for RedisStream {
 }
 
 impl Group {
-    /// The entry after which a new group begins, in place of the one that is gone.
-    fn new_begin(&self) -> Result<String, BrokerError> {
-        let lost = || {
-            BrokerError::new(format!(
-                "the group `{}` of the stream `{}` is gone: it was destroyed, or the server lost its data; create it \
-                 where it is to begin (`XGROUP CREATE`), or set `on_lost_subscription`, and start the consumer again, \
-                 which begins a missing group with the first entry",
-                self.name, self.stream
-            ))
-        };
-        Ok(match self.progress.begin(self.on_lost).ok_or_else(lost)? {
-            Begin::Start => "0".to_owned(),
-            Begin::Now => "$".to_owned(),
-            Begin::After((millis, sequence)) => format!("{millis}-{sequence}"),
+    fn lost(&self) -> BrokerError {
+        BrokerError::new(format!(
+            "the group `{}` of the stream `{}` is gone: it was destroyed, or the server lost its data; create it \
+             where it is to begin (`XGROUP CREATE`), or set `on_lost_subscription`, and start the consumer again, \
+             which begins a missing group with the first entry",
+            self.name, self.stream
+        ))
+    }
+
+    /// Creates the group in place of a lost one.
+    async fn create_anew(&self, begin: Begin<EntryId>) -> Result<(), RedisError> {
+        let after = match begin {
+            Begin::Start => return self.create("0").await,
+            Begin::Now => return self.create("$").await,
+            Begin::After(id) => id,
             Begin::With((millis, sequence)) => match sequence.checked_sub(1) {
-                Some(before) => format!("{millis}-{before}"),
-                None => format!("{}-{}", millis.saturating_sub(1), u64::MAX),
+                Some(before) => (millis, before),
+                None => (millis.saturating_sub(1), u64::MAX),
             },
-        })
+        };
+        // A stream that was created anew may have earlier ids, as by a clock that is behind: the group would skip them.
+        if self.last_generated().await? < Some(after) {
+            return self.create("0").await;
+        }
+        let (millis, sequence) = after;
+        self.create(&format!("{millis}-{sequence}")).await
+    }
+
+    /// The stream's last id, also of a deleted entry; `None` without a stream.
+    async fn last_generated(&self) -> Result<Option<EntryId>, RedisError> {
+        let mut command = redis::cmd("XINFO");
+        command.arg(("STREAM", &self.stream));
+        let info: HashMap<String, Value> = match self.link.query(&command).await {
+            Err(error) if error.code() == Some("ERR") => return Ok(None),
+            info => info?,
+        };
+        let last = info.get("last-generated-id").cloned();
+        let last: Option<String> = redis::from_redis_value(last.unwrap_or(Value::Nil))?;
+        Ok(last.and_then(|last| entry_id(&last)))
     }
 
     /// A command about the group, by its name.
@@ -397,7 +422,7 @@ impl Group {
         self.events.message_skipped(id, "trimmed");
     }
 
-    /// Removes an entry that is trimmed from the group, and reports it, unless another consumer does.
+    /// Removes a trimmed entry from the group. Reports it, unless another consumer does.
     async fn give_up(&self, id: &str) -> Result<(), RedisError> {
         let removed = self.link.query(&self.acknowledgement(id)).await;
         // Without a reply it may be removed: rather reported twice than not at all.
@@ -423,7 +448,7 @@ impl Group {
         }
     }
 
-    /// Keeps an entry from being taken over for `time`, or for `visibility` where that is shorter.
+    /// Postpones the take-over of an entry by `time`, at most `visibility`.
     ///
     /// Returns whether it is pending, and whether it is in the stream; otherwise nothing is changed.
     async fn hold(&self, id: &str, time: Duration) -> Result<(bool, bool), RedisError> {
@@ -434,20 +459,27 @@ impl Group {
         self.link.query(&command).await
     }
 
-    /// Lets the entry be taken over after `time`, and reports it if it is trimmed.
-    async fn give_back(&self, id: &str, time: Duration) -> Result<(), BrokerError> {
+    /// Releases the entry to a take-over after `time`. A trimmed entry is reported, unless an extension has `removed`
+    /// it.
+    async fn give_back(&self, id: &str, time: Duration, removed: bool) -> Result<(), BrokerError> {
         match self.hold(id, time).await.map_err(broker_error)? {
             (true, false) => self.give_up(id).await.map_err(broker_error),
-            // Held; or settled by another consumer before it was trimmed, or removed by an extension.
-            (true, true) | (false, false) => Ok(()),
+            (true, true) => Ok(()),
+            (false, false) if removed => Ok(()),
+            (false, false) => Err(BrokerError::new(format!(
+                "the entry {id} is neither pending in the group `{}` nor in the stream `{}`: another consumer settled it \
+                 before it was trimmed, or the server lost it in a failover; its record says whether it was handled",
+                self.name, self.stream
+            ))),
             (false, true) => Err(self.not_pending(id)),
         }
     }
 
     fn not_pending(&self, id: &str) -> BrokerError {
         BrokerError::new(format!(
-            "the entry {id} is not pending in the group `{}` of the stream `{}`: another consumer settled it, or the \
-             group was created anew; it is delivered again only if the new group begins before it",
+            "the entry {id} is not pending in the group `{}` of the stream `{}`: another consumer settled it, its \
+             consumer was deleted (`XGROUP DELCONSUMER`), or the group was created anew; it is delivered again only if \
+             the new group begins before it; its record says whether it was handled",
             self.name, self.stream
         ))
     }
@@ -553,11 +585,8 @@ impl Delivery for RedisStreamDelivery {
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
             Verdict::Retry(_) | Verdict::Stop => {
-                let pause = match verdict {
-                    Verdict::Retry(after) => after.unwrap_or_default(),
-                    _ => Duration::ZERO,
-                };
-                return group.give_back(&self.id, pause).await;
+                let removed = *self.removed.get_mut();
+                return group.give_back(&self.id, verdict.delay(), removed).await;
             }
             Verdict::DeadLetter(reason) => {
                 let letter = self.dead_letter(reason.as_str());

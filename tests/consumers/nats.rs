@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_nats::HeaderValue;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream;
 use idem_consumers::{
     DeadLetterReason, Delivery as _, JetStream, OnLostSubscription, Source as _, Verdict,
 };
@@ -13,9 +14,20 @@ use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
 use tokio::time::{sleep, timeout};
 
+use super::desk::BillError::BankDown;
 use super::desk::{Desk, LEASE, error, gated, ids, next, source, until, until_settled};
 
 const DEAD: Verdict = Verdict::DeadLetter(DeadLetterReason::Business);
+
+/// The settings of a durable that is there before its consumers.
+fn durable(ack_wait: Duration) -> pull::Config {
+    pull::Config {
+        durable_name: Some(DURABLE.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait,
+        ..pull::Config::default()
+    }
+}
 
 async fn publish(broker: &Nats, message: PublishMessage) {
     let sent = broker.client().await;
@@ -67,15 +79,45 @@ async fn a_message_without_an_id_has_that_of_its_place() {
     assert_eq!(second.id().as_deref(), Some(&*id));
 }
 
+/// Finds a message that is terminated before its dead letter is stored.
 #[tokio::test]
-async fn a_deleted_stream_is_an_error() {
+async fn a_dead_letter_that_a_sealed_stream_refuses_stays_in_its_stream() {
     let broker = Nats::start().await;
     broker.send(&ids([1])).await;
-    let mut source = source(&broker).await;
-    next(&mut source).await;
-    broker.client().await.delete_stream(STREAM).await.unwrap();
-    let text = error(&mut source).await.to_string();
-    assert!(text.contains("stream not found"), "{text}");
+    let delivery = next(&mut source(&broker).await).await;
+    let client = broker.client().await;
+    let dead = client.get_stream("dead").await.unwrap();
+    let config = stream::Config {
+        sealed: true,
+        ..dead.cached_info().config.clone()
+    };
+    client.update_stream(config).await.unwrap();
+    let text = delivery.settle(DEAD).await.unwrap_err().to_string();
+    assert!(text.contains("sealed"), "{text}");
+    assert_eq!(unsettled(&client).await, Some(1));
+}
+
+/// Finds a message whose last delivery is no event.
+#[tokio::test]
+async fn a_retry_beyond_max_deliver_is_skipped() {
+    let (broker, mut desk) = (Nats::start().await, Desk::new());
+    let config = pull::Config {
+        max_deliver: 2,
+        ..durable(LEASE)
+    };
+    let stream = broker.client().await.get_stream(STREAM).await.unwrap();
+    stream.create_consumer(config).await.unwrap();
+    broker.send(&ids([1])).await;
+    desk.open(&broker, 1, async |_| Err(BankDown)).await;
+    desk.events.wait_for("skipped as max-deliver: 1", 1).await;
+    let it = desk.close().await[0];
+    let found = (
+        it.retried,
+        it.skipped,
+        it.dead_letters,
+        desk.bodies()["m-1"],
+    );
+    assert_eq!(found, (2, 1, 0, 2));
 }
 
 #[tokio::test]
@@ -94,23 +136,6 @@ async fn a_wrong_password_is_an_error_that_does_not_show_it() {
     assert!(text.contains("stream not found"), "{text}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_is_changed_ends_the_source() {
-    let broker = Nats(NatsServer::start_with_login("desk", "first"));
-    let client = broker.client().await;
-    Nats::create_streams(&client).await;
-    let mut source = source(&broker).await;
-    let ended = tokio::spawn(async move { error(&mut source).await });
-    while unsettled(&client).await.is_none() {
-        sleep(Duration::from_millis(5)).await;
-    }
-    tokio::task::block_in_place(|| broker.0.restart_with_login("desk", "second"));
-    let error = ended.await.unwrap();
-    let shown = format!("{error} {error:?}");
-    assert!(shown.contains("authorization violation"), "{shown}");
-    assert!(!shown.contains("first"), "{shown}");
-}
-
 #[tokio::test]
 async fn settings_that_would_lose_messages_are_errors() {
     let broker = Nats::start().await;
@@ -127,7 +152,7 @@ async fn settings_that_would_lose_messages_are_errors() {
     assert!(text.contains("another filter"), "{text}");
 }
 
-/// Finds a start sequence of the former stream, which the server takes for the end of the new one.
+/// Finds a former stream's start sequence, beyond the new one's end.
 #[tokio::test]
 async fn resume_begins_with_the_first_message_of_a_stream_that_was_created_anew() {
     let broker = Nats::start().await;
@@ -146,8 +171,8 @@ async fn resume_begins_with_the_first_message_of_a_stream_that_was_created_anew(
     assert_eq!((delivery.sequence(), delivery.payload()), (1, &b"m-3"[..]));
 }
 
-/// Finds a verdict of a message of the former stream that settles a message of the new one, which has its sequence, and
-/// a consumer that goes on with another stream in silence.
+/// Finds a former stream's verdict on a message of the new one. The two have one sequence. Also a consumer that goes on
+/// with another stream in silence.
 #[tokio::test]
 async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
     let (broker, minute) = (Nats::start().await, Duration::from_mins(1));
@@ -175,20 +200,17 @@ async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
     assert_eq!(unsettled(&client).await, Some(0));
 }
 
-/// Finds a durable that is full, and so does not answer, and is taken for one that is gone, and messages that it sends
-/// to a request that has ended: they come after its `ack_wait`.
+/// Finds a full durable that is taken for a deleted one. Also messages that it sends to an ended request: they come
+/// after its `ack_wait`.
 #[tokio::test]
 async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away() {
     let (broker, mut desk) = (Nats::start().await, Desk::new());
     let client = broker.client().await;
-    // Longer than the test takes, so that none is delivered again but one that was not received.
+    // Longer than the test takes, so that none is delivered again but an unreceived one.
     let ack_wait = Duration::from_secs(30);
     let config = pull::Config {
-        durable_name: Some(DURABLE.to_owned()),
-        ack_policy: AckPolicy::Explicit,
-        ack_wait,
         max_ack_pending: 2,
-        ..pull::Config::default()
+        ..durable(ack_wait)
     };
     let stream = client.get_stream(STREAM).await.unwrap();
     stream.create_consumer(config).await.unwrap();
@@ -202,7 +224,7 @@ async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away
     assert_eq!(desk.bodies().len(), 2);
     gate.send_replace(true);
     until_settled(&broker).await;
-    // One that was sent to a request that has ended is delivered once more.
+    // A message that was sent to an ended request is delivered once more.
     let info = stream.consumer_info(DURABLE).await.unwrap();
     assert_eq!(info.delivered.consumer_sequence, 4);
     desk.close().await;

@@ -1,4 +1,4 @@
-//! A connection to a Redis server that is made anew after it was lost, and what the server's errors mean.
+//! A reconnecting connection to Redis, and the classes of its errors.
 
 use std::io;
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl Link {
     }
 }
 
-/// Whether the server does not accept the user or the password, or requires them.
+/// Whether the server requires a login, or refuses user or password.
 fn is_unknown_user(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed
@@ -187,6 +187,10 @@ mod tests {
             "ERR max number of clients + cluster connections reached"
         ));
         assert!(!says("LOADING Redis is loading the dataset in memory"));
+        assert!(!says("NOREPLICAS Not enough good replicas to write."));
+        assert!(!says(
+            "OOM command not allowed when used memory > 'maxmemory'."
+        ));
         assert!(says("ERR unknown command 'XREADGROUP'"));
         assert!(says("WRONGPASS invalid username-password pair"));
     }

@@ -233,13 +233,14 @@ pub enum EventKind<'a> {
         /// The reaction of the consumer: `fail`, `resume`, `from-now`, `from-start`.
         continues: &'a str,
     },
-    /// The broker has removed a message that was not settled.
+    /// The broker delivers an unsettled message no more.
     ///
-    /// It is not delivered again, and is no dead letter; its record shows whether it was handled.
+    /// It has removed the message, or has reached its limit of deliveries. The message is no dead letter; its record
+    /// says whether it was handled.
     MessageSkipped {
         /// The broker's name of the message, such as an entry's id.
         position: &'a str,
-        /// The word for the reason, such as `trimmed`.
+        /// The word for the reason: `trimmed`, `max-deliver`.
         reason: &'a str,
     },
     /// A body, or the reconcile hook before it, starts.
