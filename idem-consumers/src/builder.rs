@@ -9,7 +9,7 @@ use idem_runtime::credentials::CredentialsProvider;
 
 use crate::delivery::BrokerError;
 
-/// Connects a source with credentials that change, or with certificates of its own.
+/// Connects a source with changing credentials, or certificates of its own.
 ///
 /// Made by `builder` of the source, which connects with the login of its URL otherwise.
 #[must_use = "a builder does nothing until it connects"]
@@ -43,10 +43,10 @@ impl<S> SourceBuilder<S> {
         }
     }
 
-    /// The provider of the credentials of each connection, in place of those of the URL.
+    /// The provider of each connection's credentials, in place of the URL's.
     ///
     /// For passwords that change, and tokens that expire: see [`credentials`](idem_runtime::credentials). It may take
-    /// 2.5 s, and 5 s for `RabbitMQ`. A server that refuses the credentials of two calls counts as one that is down. For
+    /// 2.5 s, and 5 s for `RabbitMQ`. A server that refuses the credentials of two calls counts as down. For
     /// NATS, a password without a user name is a token.
     ///
     /// ```no_run

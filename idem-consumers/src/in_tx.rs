@@ -60,7 +60,7 @@ impl<P: TxPool, I: fmt::Debug> fmt::Debug for ConsumerInTx<P, I> {
 }
 
 impl<I> Consumer<I> {
-    /// Commits a record of each message, the handler's rows and its answer in one transaction of this pool.
+    /// Commits record, rows and answer in one transaction of this pool.
     ///
     /// The handler is given to `run` as a closure that pins its future:
     /// `|order, db, cx| Box::pin(place(order, db, cx))`.
@@ -96,7 +96,7 @@ impl<P: TxPool, I> ConsumerInTx<P, I> {
             .await
     }
 
-    /// Consumes until the source ends or `shutdown` is ready, then waits for running handlers.
+    /// Consumes until the source ends or `shutdown` is ready. Then waits for running handlers.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<P: TxPool, I> ConsumerInTx<P, I> {
         consume((source, events), handle, concurrency, drain, shutdown).await
     }
 
-    /// Runs the handler in a transaction, within the call of a plain consumer.
+    /// Runs the handler in a transaction, within a plain consumer's call.
     async fn handle<D, M, V, E, H>(&self, delivery: &D, handler: &H) -> Decided
     where
         D: Delivery,
@@ -174,8 +174,7 @@ impl<P: TxPool, I> ConsumerInTx<P, I> {
         self.consumer.handle(delivery, body).await
     }
 
-    /// Waits for the transaction of a process that is stalled for as long as the handler may take: to give up sooner
-    /// would use up attempts.
+    /// Waits as long as the handler may take for a stalled process: to give up sooner would use up attempts.
     fn policy_of_inbox(&self, cx: &Context) -> Policy {
         let policy = self.consumer.policy_of_calls(self.consumer.lease());
         let left = cx.deadline().saturating_duration_since(Instant::now());

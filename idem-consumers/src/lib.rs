@@ -4,7 +4,7 @@
     doc = include_str!("../README.md")
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// A private feature: what it guards names the public ones by hand.
+// A private feature: the items that it guards name the public ones by hand.
 #![cfg_attr(
     docsrs,
     doc(auto_cfg(hide(feature = "_diesel", feature = "_sql", feature = "_sqlx")))

@@ -1,4 +1,4 @@
-//! How far a process is in a subscription, for one that the broker has lost.
+//! The progress of a process, to resume a lost subscription.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use idem_runtime::__private::Lock;
 
 use crate::subscription::OnLostSubscription;
 
-/// How far a process is in a stream whose messages have these positions.
+/// The progress of a process in a stream with these positions.
 pub(super) struct ReadProgress<P>(Lock<Received<P>>);
 
 struct Received<P> {
@@ -43,12 +43,12 @@ impl<P: Copy + Ord> ReadProgress<P> {
         received.last = received.last.max(Some(position));
     }
 
-    /// The broker has the verdict on a message, and delivers it no more.
+    /// The broker has taken the verdict on a message.
     pub(super) fn settled(&self, position: P) {
         self.0.lock().unsettled.remove(&position);
     }
 
-    /// The broker has settled all messages before this one, also those with another process.
+    /// Every process has settled the messages before this one.
     pub(super) fn settled_before(&self, position: P) {
         let mut received = self.0.lock();
         received.unsettled = received.unsettled.split_off(&position);

@@ -37,7 +37,7 @@ use crate::subscription::{OnLostSubscription, name};
 use crate::verdict::{DeadLetterReason, Verdict};
 use idem_runtime::credentials::CredentialsProvider;
 
-/// The time that the broker may take for a connection, or to confirm a dead letter.
+/// The broker's time for a connection, or to confirm a dead letter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Seconds between two heartbeats, unless the URL says otherwise; the broker's own default is a minute.
@@ -90,9 +90,9 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 ///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
 ///   user, the virtual host, or a queue or exchange that is not there.
 /// - **A queue that is deleted** is an error, and a lost subscription
-///   ([`SubscriptionLost`](idem_runtime::observe::EventKind::SubscriptionLost)). One that is declared anew before it is missed
-///   is consumed from its first message, after the same event.
-/// - **A silent connection**, such as one that a firewall has forgotten, is lost after two heartbeats, here and for the
+///   ([`SubscriptionLost`](idem_runtime::observe::EventKind::SubscriptionLost)). A queue that is declared
+///   anew before it is missed is consumed from its first message, after the same event.
+/// - **A silent connection**, as after a firewall has forgotten it, is lost after two heartbeats, here and for the
 ///   broker, which then delivers its unsettled messages again. A heartbeat is 10 s, or that of the URL:
 ///   `amqp://broker/%2f?heartbeat=30`.
 /// - **A dead letter** is published on a connection of its own, because an alarm for memory or disk blocks a connection
@@ -156,8 +156,8 @@ impl RabbitQueue {
         self
     }
 
-    /// The time after which the broker closes the channel of an unsettled delivery: its setting `consumer_timeout`, or
-    /// the queue's. Default 30 min, as the broker's.
+    /// The broker's time limit of an unsettled delivery: its setting `consumer_timeout`, or the queue's. Default 30
+    /// min, as the broker's.
     ///
     /// A delivery is given back after nine tenths of it. [`Duration::MAX`] where the broker has no such limit.
     ///
@@ -184,7 +184,7 @@ impl RabbitQueue {
         self.dead_letter_exchange("", queue)
     }
 
-    /// The exchange of the dead letters and their routing key, in place of a queue.
+    /// Exchange and routing key of dead letters, in place of a queue.
     ///
     /// A queue must be bound to it. lapin logs a message that no queue takes, with its content, at the level `WARN` of
     /// `lapin::returned_messages`.
@@ -257,7 +257,7 @@ fn lasts(error: &lapin::Error) -> bool {
     }
 }
 
-/// A consumer of the broker, until its channel is lost or the source is dropped.
+/// The broker's consumer, until its channel is lost or it is dropped.
 struct OpenQueue {
     session: Arc<RabbitSession>,
     received: UnboundedReceiver<Result<RabbitDelivery, BrokerError>>,
@@ -336,7 +336,7 @@ impl OpenQueue {
         Ok(None)
     }
 
-    /// Gives back what was received and not returned, while running handlers still settle.
+    /// Gives back messages that were not returned, while running handlers settle.
     async fn give_back(mut self) {
         drop(self.pauses);
         // It ends after the last message of the channel.
@@ -348,7 +348,7 @@ impl OpenQueue {
     }
 }
 
-/// Receives deliveries, and requeues each one that is unsettled after nine tenths of `consumer_timeout`.
+/// Receives deliveries, and requeues those unsettled after nine tenths of `consumer_timeout`.
 async fn read(
     session: Arc<RabbitSession>,
     mut consumer: lapin::Consumer,
@@ -415,7 +415,7 @@ async fn receive(
     received.map(|message| message.map_err(channel_lost))
 }
 
-/// The error of a lost channel, with the remedy where it was lost by `consumer_timeout`.
+/// The error of a lost channel, with a remedy for `consumer_timeout`.
 fn channel_lost(error: lapin::Error) -> BrokerError {
     let text = error.to_string();
     if text.contains("delivery acknowledgement on channel") {
@@ -482,6 +482,10 @@ impl Reconnect for RabbitQueue {
                     if lasts(&error) && error.to_string().contains(&queue) {
                         let fail = OnLostSubscription::Fail;
                         self.events.subscription_lost("the queue is gone", fail);
+                        let remedy = "declare the queue, and start the consumer again";
+                        return ReceiveError::Lasting(BrokerError::new(format!(
+                            "{error}; {remedy}"
+                        )));
                     }
                     ReceiveError::new(lasts(&error), error)
                 })?;
@@ -565,7 +569,7 @@ pub struct RabbitDelivery {
 }
 
 impl RabbitDelivery {
-    /// A header of the message that is a text or an integer, as a text.
+    /// A header with a text or an integer, as a text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         match self.value(name)? {
@@ -586,7 +590,7 @@ impl RabbitDelivery {
         headers.inner().get(name)
     }
 
-    /// The properties of the message, without the expiration and the user, on which the broker would act again.
+    /// The properties of the dead letter. Without the expiration and the user, on which the broker would act again.
     fn dead_properties(&self, reason: DeadLetterReason) -> BasicProperties {
         let of = &self.message.properties;
         let mut headers: BTreeMap<ShortString, AMQPValue> = of
@@ -711,16 +715,15 @@ impl Delivery for RabbitDelivery {
                 self.pause = pause(UNSTORED_PAUSE, self.attempt());
                 Err(published)
             }
-            Verdict::Retry(after) => {
-                self.pause = after.unwrap_or_default();
+            Verdict::Retry(_) | Verdict::Stop => {
+                self.pause = verdict.delay();
                 Ok(())
             }
-            Verdict::Stop => Ok(()),
         }
     }
 }
 
-/// Gives the message back after its pause, or when the source is dropped, unless it was acknowledged.
+/// Gives an unacknowledged message back after its pause. The end of the source ends the pause.
 impl Drop for RabbitDelivery {
     fn drop(&mut self) {
         if !self.message.usable() {

@@ -30,7 +30,7 @@ pub(super) enum ReceiveError {
     Lasting(BrokerError),
     /// The broker is away.
     Passing(BrokerError),
-    /// The broker is away, or the subscription is gone, as the next attempt finds out.
+    /// The broker is away or the subscription gone; the next attempt tells.
     #[cfg(any(feature = "nats", feature = "rabbitmq"))]
     Unclear,
 }
@@ -52,7 +52,7 @@ impl ReceiveError {
     }
 }
 
-/// The next message, for which the broker is tried again until it refuses.
+/// The next message. A broker that is away is tried again until it refuses.
 pub(super) async fn next<R: Reconnect>(source: &mut R) -> Result<Option<R::Delivery>, BrokerError> {
     let mut pause = SHORTEST_PAUSE;
     loop {

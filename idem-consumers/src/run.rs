@@ -82,7 +82,7 @@ impl Consumer {
 }
 
 impl<I> Consumer<I> {
-    /// Takes the id from the delivery by a function, in place of [`Delivery::id`].
+    /// Takes the id from a function, in place of [`Delivery::id`].
     pub fn id<D, F: Fn(&D) -> Option<String>>(self, id: F) -> Consumer<F> {
         Consumer {
             engine: self.engine,
@@ -100,7 +100,7 @@ impl<I> Consumer<I> {
         }
     }
 
-    /// Sets the subscription in the names of records, in place of that of the [source](Source::subscription).
+    /// Names the subscription of records, in place of the [source's](Source::subscription).
     ///
     /// Set it to the former name where a queue, stream, topic or group is renamed or moved on purpose: messages that
     /// were handled under that name do not run again, if they have an id of their producer: one of the broker may have
@@ -177,7 +177,7 @@ impl<I> Consumer<I> {
         self
     }
 
-    /// The pause after the first system error of a message, up to 1 min. Default 1 s; it doubles with each attempt.
+    /// The pause after a message's first system error, up to 1 min. Default 1 s; it doubles with each attempt.
     ///
     /// The pause after the first refused call is the same, and doubles with each delivery that the broker counts.
     pub fn retry_after(mut self, pause: Duration) -> Self {
@@ -193,8 +193,8 @@ impl<I> Consumer<I> {
         self
     }
 
-    /// Whether a message with the id of another one and with another payload is refused. Default yes: such a message
-    /// becomes a dead letter ([`Mismatch`](DeadLetterReason::Mismatch)), because to acknowledge it would lose it.
+    /// Whether a message with a known id and another payload is refused. Default yes: such a message becomes a dead
+    /// letter ([`Mismatch`](DeadLetterReason::Mismatch)), because to acknowledge it would lose it.
     ///
     /// Switch it off where a producer writes a message anew for each time that it sends it, with a time stamp or a
     /// counter.
@@ -203,7 +203,7 @@ impl<I> Consumer<I> {
         self
     }
 
-    /// A text by which an operator recognizes the record of a message, made of its id; default none.
+    /// A label of the message's record for operators, made of its id; default none.
     ///
     /// As the attribute's [`label`](https://docs.rs/idem-runtime/latest/idem_runtime/attr.idempotent.html#label): at most 64 bytes, stored **in plain text** with the
     /// attempts of a message whose first one does not succeed. If `label` panics, there is none.
@@ -260,7 +260,7 @@ impl<I> Consumer<I> {
             .await
     }
 
-    /// Consumes until the source ends or `shutdown` is ready, then waits for running handlers.
+    /// Consumes until the source ends or `shutdown` is ready. Then waits for running handlers.
     ///
     /// # Errors
     ///
@@ -306,7 +306,7 @@ impl<I> Consumer<I> {
         consume((source, events), handle, concurrency, drain, shutdown).await
     }
 
-    /// The verdict on a delivery, whose body is run as one idempotent call.
+    /// The verdict on a delivery. Its body is run as one idempotent call.
     pub(super) async fn handle<D, M, V, E, B, F>(&self, delivery: &D, body: B) -> Decided
     where
         D: Delivery,
@@ -395,7 +395,7 @@ impl<I> Consumer<I> {
             .unwrap_or(Duration::from_secs(30))
     }
 
-    /// `attempt` is the broker's count, which a refusal increases, although no body runs.
+    /// `attempt` is the broker's count. A refusal increases it, although no body runs.
     fn refused(&self, error: Error, attempt: Option<u32>) -> Decided {
         if error.is_of_business_error() {
             return self.failed(Class::Business, 1);
@@ -460,7 +460,7 @@ pub(super) fn pause(first: Duration, attempt: Option<u32>) -> Duration {
     first.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
-/// Extends the broker's deadline for as long as the call waits, or holds its lease.
+/// Extends the broker's deadline while the call waits or holds its lease.
 pub(super) async fn extend<D: Delivery>(
     delivery: &D,
     lease: Duration,
@@ -532,7 +532,7 @@ mod tests {
 
     use super::*;
 
-    /// Finds an outage of the store that uses up the delivery limit of a quorum queue, 20, in half a minute.
+    /// Finds an outage of the store that uses up a delivery limit. That of a quorum queue is 20: half a minute.
     #[test]
     fn a_delivery_without_a_body_waits_longer_each_time() {
         let consumer = Consumer::new(Engine::new(MemoryStore::new()), "bills.collect");

@@ -15,16 +15,16 @@ const MAX_BYTES: usize = 512;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnLostSubscription {
-    /// The source fails, and [`run`](crate::Consumer::run) ends with an error that names the subscription.
+    /// [`run`](crate::Consumer::run) ends with an error that names the subscription.
     #[default]
     Fail,
-    /// With the first message that this process has received and not settled, else after the last one. As `Fail` in a
-    /// process that has received none; with NATS such a process continues after the last message that the durable had
-    /// delivered when the process opened it.
+    /// With this process's first unsettled message, else after its last one. As `Fail` in a process that has received
+    /// none; with NATS such a process continues after the last message that the durable had delivered when the process
+    /// opened it.
     ///
     /// Messages that other processes settled meanwhile are delivered again, and replayed from their records. Those whose
     /// record has expired (`ttl`) run again. A process forgets the messages that other processes settled
-    /// when it next takes messages over, up to the first one that no process has settled.
+    /// when it next takes messages over, up to the first unsettled one.
     Resume,
     /// With the next message that is sent. Earlier ones that were not delivered are skipped.
     FromNow,
@@ -72,7 +72,7 @@ impl Subscription {
     }
 }
 
-/// The name of a subscription of these parts, no two of which have one name.
+/// The name of a subscription; other parts have another name.
 #[cfg(any(
     feature = "kafka",
     feature = "nats",

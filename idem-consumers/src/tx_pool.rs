@@ -40,10 +40,10 @@ pub trait TxPool: Send + Sync + 'static {
     /// The part of it that a handler writes through.
     type Handle: ?Sized + Send;
 
-    /// Takes a connection of the pool, which has it back when it is dropped.
+    /// Takes a connection, which returns to the pool when dropped.
     fn acquire(&self) -> impl Future<Output = Result<Self::Tx, TxPoolError>> + Send;
 
-    /// The part of the connection that a handler writes through, after its transaction was begun.
+    /// The connection as a handler gets it, in its transaction.
     fn handle(tx: &mut Self::Tx) -> &mut Self::Handle;
 }
 

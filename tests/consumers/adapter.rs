@@ -9,7 +9,7 @@ use idem_consumers::{BrokerError, Delivery, Source, SourceEvents, Verdict};
 
 use super::desk::LEASE;
 
-/// What is wrong with a source, or with its first delivery.
+/// The fault of a source, or of its first delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]
@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     /// The source panics after its first delivery.
     NextPanics,
     ExtendPanics,
-    /// Each delivery is extended twice before it is settled, as a long handler's is.
+    /// Each delivery is extended twice before it is settled.
     Extended,
     SettleHangs,
     SettlePanics,

@@ -1,22 +1,22 @@
-//! Passwords that change while messages are consumed, and their providers, on real brokers.
+//! Changing passwords of running consumers, and their providers, on real brokers.
 
 use std::fmt::Debug;
 
-use idem_consumers::{BrokerError, JetStream, RabbitQueue, RedisStream};
+use idem_consumers::{BrokerError, JetStream, RabbitQueue, RedisStream, Source};
 use idem_harness::NatsServer;
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats, redis_streams};
 use idem_tests::secret::{ChangingSecret, change_acl_user};
 use idem_tests::shop::assert_no_marker;
 use tokio::task::block_in_place;
 
-use super::desk::{Desk, LEASE, ids, until_settled};
+use super::desk::{Desk, LEASE, error, ids, until_settled};
 
 const CHANGES: u32 = 3;
 
 /// Messages before, and after, a change.
 const MESSAGES: u32 = 20;
 
-/// Without a provider, the connection that replaces one that was cut is refused, which ends the source.
+/// Without a provider, a refused reconnection ends the source.
 async fn every_message_has_one_body<B: Broker>(
     broker: &B,
     secret: &ChangingSecret,
@@ -49,6 +49,12 @@ fn assert_refused<S: Debug>(connected: Result<S, BrokerError>, says: &str) {
     assert_no_marker(&text);
 }
 
+/// A source without a provider ends with the refusal of its password.
+async fn assert_ends<S: Source<Delivery: Debug>>(mut source: S, says: &str) {
+    let text = format!("{:?}", error(&mut source).await);
+    assert!(text.contains(says) && !text.contains("former"), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_of_rabbitmq_ends_no_source() {
     let (broker, secret) = (Rabbit::<false>::shared().await, ChangingSecret::default());
@@ -75,8 +81,12 @@ async fn a_changed_password_of_rabbitmq_ends_no_source() {
         broker.close_connections();
     })
     .await;
+    change("former");
+    let url = format!("amqp://app:former@{}/%2f", broker.server.addr());
+    let without_provider = RabbitQueue::connect(&url, &*broker.queue).await.unwrap();
     change("of the broker alone");
     assert_refused(connect().await, "credentials of the provider");
+    assert_ends(without_provider, "ACCESS_REFUSED").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,7 +103,11 @@ async fn a_changed_password_of_nats_ends_no_source() {
     let source = connect().await.unwrap().ack_wait(LEASE);
     let on_server = |password: &str| broker.0.restart_with_login("app", password);
     every_message_has_one_body(&broker, &secret, source, on_server).await;
+    block_in_place(|| broker.0.restart_with_login("app", "former"));
+    let url = format!("nats://app:former@{}", broker.0.addr());
+    let without_provider = JetStream::connect(&url, nats::STREAM, nats::DURABLE).await;
     block_in_place(|| broker.0.restart_with_login("app", "of the server alone"));
+    assert_ends(without_provider.unwrap(), "authorization violation").await;
     let before = secret.provided();
     assert_refused(connect().await, "");
     assert_eq!(secret.provided(), before + 2);
@@ -111,6 +125,11 @@ async fn a_changed_password_of_redis_ends_no_source() {
     let source = connect().await.unwrap().visibility(LEASE);
     let on_server = |password: &str| change_acl_user(&broker.0, password);
     every_message_has_one_body(&broker, &secret, source, on_server).await;
+    block_in_place(|| change_acl_user(&broker.0, "former"));
+    let url = format!("redis://app:former@{}", broker.0.addr());
+    let without_provider = RedisStream::connect(&url, redis_streams::STREAM, redis_streams::GROUP);
+    let without_provider = without_provider.await.unwrap();
     block_in_place(|| change_acl_user(&broker.0, "of the server alone"));
     assert_refused(connect().await, "credentials of the provider");
+    assert_ends(without_provider, "Password authentication failed").await;
 }

@@ -96,7 +96,7 @@ pub(crate) fn gated(
     (gate, body)
 }
 
-/// Consumers of one store that run until they are stopped, and what they did.
+/// Consumers of one store, until they are stopped, and their counts.
 pub(crate) struct Desk {
     store: MemoryStore,
     /// In place of the system's.
@@ -146,7 +146,7 @@ impl Desk {
             })
     }
 
-    /// Others of the same store, whose bodies are counted with those of this desk.
+    /// Others of the same store, and of this desk's count of bodies.
     pub(crate) fn another(&self) -> Self {
         Self {
             store: self.store.clone(),
@@ -155,7 +155,7 @@ impl Desk {
         }
     }
 
-    /// Starts consumers whose bodies are counted, and then do this with the payload.
+    /// Starts consumers whose bodies are counted, and then run this one.
     pub(crate) async fn open<B: Broker, F>(
         &mut self,
         broker: &B,
@@ -170,7 +170,7 @@ impl Desk {
         }
     }
 
-    /// Starts a consumer whose bodies are counted, and then do this with the payload.
+    /// Starts a consumer whose bodies are counted, and then run this one.
     pub(crate) fn run<S: Source, I: MessageId<S::Delivery>, F>(
         &mut self,
         consumer: Consumer<I>,

@@ -1,4 +1,4 @@
-//! Adapters that hang or panic, and what a consumer does then.
+//! Adapters that hang or panic, and their consumer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,7 @@ use tokio::time::sleep;
 use super::adapter::{Adapter, Fault};
 use super::desk::{Desk, ids};
 
-/// Consumes messages one after the other, with a handler of 10 s under a lease of 3 s. Returns the number of
-/// acknowledged messages.
+/// Consumes messages in turn. The handler takes 10 s under a lease of 3 s. Returns the number of acknowledged messages.
 async fn consume(messages: u32, fault: Fault) -> (Result<Summary, ConsumerError>, usize) {
     let queue = MemoryQueue::new();
     for id in ids(0..messages) {
@@ -44,7 +43,7 @@ async fn consume(messages: u32, fault: Fault) -> (Result<Summary, ConsumerError>
     (end, verdicts.len())
 }
 
-/// The first message is delivered again when the broker's time for it has passed, and answered by its record.
+/// The broker delivers the first message again, and its record answers it.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_that_hangs_or_panics_keeps_no_other_message_waiting() {
     for fault in [Fault::SettleHangs, Fault::SettlePanics] {

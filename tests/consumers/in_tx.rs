@@ -1,5 +1,4 @@
-//! Consumers whose record, rows and answer are committed in one transaction, where it ends in another way than by the
-//! handler's result.
+//! Transactions of consumers that do not end by the handler's result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use super::desk::BillError::{self, BankDown};
 
 type Collected = Result<(), BillError>;
 
-/// A database with a table of bills, a queue with one message, and a count of bodies.
+/// A database with a table of bills, and a queued message.
 struct Desk {
     // Before the server, so that its connections are closed first.
     pool: PgPool,

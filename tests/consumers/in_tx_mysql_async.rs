@@ -1,4 +1,4 @@
-//! Consumers in transactions of `mysql_async`'s pool, which begins a transaction when it gives a connection.
+//! Consumers in the transactions of `mysql_async`'s pool.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ type Collected = Result<(), BillError>;
 /// The end of a handler, by the number of its run.
 type Ending = for<'c> fn(u32, &'c mut Transaction<'static>) -> TxFuture<'c, Collected>;
 
-/// A database with a table of bills behind a proxy, and a count of bodies.
+/// A database with a table of bills, behind a proxy.
 struct Desk {
     /// Of one connection, through the proxy.
     pool: Pool,
@@ -67,7 +67,7 @@ impl Desk {
         Consumer::new(self.engine.clone(), "bills.collect").retry_after(Duration::from_millis(10))
     }
 
-    /// Consumes a message with a handler that writes a row, and then ends like this.
+    /// Consumes a message. Its handler writes a row and ends like this.
     async fn run(&self, consumer: Consumer, end: Ending) -> Result<Summary, ConsumerError> {
         let bodies = self.bodies.clone();
         let consumer = consumer.in_tx(self.pool.clone());
@@ -170,7 +170,7 @@ async fn a_handler_that_ends_or_breaks_its_transaction_commits_nothing() {
     }
 }
 
-/// The client gives the reply to a dropped message to the next one, and so on to the end of the connection.
+/// After a dropped message the client's replies are one message late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_is_not_acknowledged_by_the_reply_to_another_message() {
     let desk = Desk::new().await;

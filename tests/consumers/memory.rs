@@ -36,7 +36,7 @@ fn queue(ids: &[&str]) -> MemoryQueue {
     queue
 }
 
-/// Consumes the closed queue with a handler that ends as the number of its body says. Returns the number of bodies, too.
+/// Consumes the closed queue. The handler ends as the number of its body says. Returns the number of bodies, too.
 async fn run<I: MessageId<MemoryDelivery>>(
     queue: &MemoryQueue,
     consumer: Consumer<I>,
@@ -130,8 +130,7 @@ async fn a_decoder_that_panics_makes_a_dead_letter() {
     assert_eq!(queue.dead_letters(), dead(reason));
 }
 
-/// Finds a dead letter whose event says nothing but its reason, one that shows the message, and an event of a message
-/// that is none.
+/// Finds a dead letter without a cause, or with the message's content. Also an event without a dead letter.
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_dead_letter_has_its_cause_and_the_digest_of_its_id() {
     let shape = "has another shape than the handler's message, at line 1";

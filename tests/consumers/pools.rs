@@ -102,7 +102,7 @@ async fn a_closed_pool_stops_the_consumer() {
     assert!(matches!(end, ConsumerError::Pool(_)), "{end:?}");
 }
 
-/// PostgreSQL replies to the `COMMIT` of an aborted transaction with a rollback, which the client takes for success.
+/// PostgreSQL rolls an aborted transaction back at its `COMMIT`, without an error.
 #[tokio::test]
 async fn an_aborted_transaction_is_not_committed() {
     let server = PostgresServer::start();

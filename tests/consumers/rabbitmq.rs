@@ -157,7 +157,8 @@ async fn a_dead_letter_that_no_queue_takes_keeps_its_message_in_the_queue() {
     assert_eq!(next(&mut source).await.id().as_deref(), Some("m-1"));
 }
 
-/// Finds acknowledgements that wait with a dead letter, for ever where the unacknowledged messages fill the broker.
+/// Finds acknowledgements that wait with a dead letter. Where unacknowledged messages fill the broker,
+/// that is for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_alarm_of_the_broker_delays_dead_letters_alone() {
     let mut broker = Classic::start().await;
@@ -189,7 +190,7 @@ async fn an_alarm_of_the_broker_delays_dead_letters_alone() {
 }
 
 /// The handler takes two of the broker's `consumer_timeout`. Finds a delivery whose wait, or whose handler, closes the
-/// channel over and over, and a verdict of which no error names the setting.
+/// channel over and over, and a verdict, or a lost channel, of which no error names the setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and_no_second_body() {
     let mut broker = Quorum::start().await;
@@ -197,27 +198,35 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     let settings = "application:set_env(rabbit, consumer_timeout, 2000), \
                     application:set_env(rabbit, channel_tick_interval, 100).";
     let _ = block_in_place(|| broker.server.eval(settings));
-    broker.send(&ids([1])).await;
-    let source = source(&broker).await;
-    let source = source.consumer_timeout(Duration::from_secs(2));
-    let mut desk = Desk::new();
-    let (gate, body) = gated(|_| true);
-    desk.run(desk.consumer(), source, body);
-    until("it was given back twice", async || desk.deliveries() >= 3).await;
-    gate.send_replace(true);
-    until_settled(&broker).await;
-    desk.events.wait_for("unsettled: ", 1).await;
-    desk.close().await;
-    desk.assert_one_body_for_each_of(1);
-    let all = desk.events.all();
-    assert_eq!(desk.events.count("broker lost"), 0, "{all:?}");
-    assert!(
-        all.iter().any(|it| it.contains("`consumer_timeout`")),
-        "{all:?}"
-    );
+    for knows_the_limit in [true, false] {
+        broker.send(&ids([1])).await;
+        let mut source = source(&broker).await;
+        if knows_the_limit {
+            source = source.consumer_timeout(Duration::from_secs(2));
+        }
+        let mut desk = Desk::new();
+        let (gate, body) = gated(|_| true);
+        desk.run(desk.consumer(), source, body);
+        until("it was given back twice", async || desk.deliveries() >= 3).await;
+        gate.send_replace(true);
+        until_settled(&broker).await;
+        desk.events.wait_for("unsettled: ", 1).await;
+        desk.close().await;
+        desk.assert_one_body_for_each_of(1);
+        let all = desk.events.all();
+        let is_lost = desk.events.count("broker lost") > 0;
+        assert_eq!(is_lost, !knows_the_limit, "{all:?}");
+        let event = if is_lost {
+            "broker lost: "
+        } else {
+            "unsettled: "
+        };
+        let mut named = all.iter().filter(|it| it.contains("`consumer_timeout`"));
+        assert!(named.any(|it| it.starts_with(event)), "{all:?}");
+    }
 }
 
-/// Finds the broker's own heartbeat of a minute, with which a silent connection is lost after two.
+/// Finds the broker's own heartbeat of a minute. With it a silent connection is lost after two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_without_a_heartbeat_gets_one_of_ten_seconds() {
     let broker = Classic::shared().await;

@@ -1,4 +1,4 @@
-//! Queues of `RabbitMQ` over TLS, on a real broker whose certificates the harness makes.
+//! Queues of `RabbitMQ` over TLS, on a real broker.
 
 use idem_consumers::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_harness::Certificates;
@@ -42,7 +42,7 @@ async fn messages_are_consumed_over_tls_and_after_a_lost_connection_again() {
     assert_eq!(broker.letters().await.len(), 1);
 }
 
-/// Finds a connection to another broker, and a refusal without its remedy or with the password.
+/// Finds a connection to another broker, or a refusal without its remedy. No text has the password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_connection_names_its_cause_and_no_password() {
     let broker = Quorum::shared().await;

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::desk::{BillError, Desk, LEASE, ids, next, source, until, until_settled};
 use super::losses::a_broker_that_is_away;
 
-/// After this time a silent connection is lost: four times what the slowest adapter takes, NATS with 15 s.
+/// After this time a silent connection is lost: four times the 15 s of NATS, the slowest adapter.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 
 async fn one_body_for_each_id<B: Broker>() {
@@ -54,7 +54,7 @@ async fn a_dead_letter_after_n_bodies<B: Broker>() {
     assert_eq!(broker.dead_letters().await, [("m-7".to_owned(), reason)]);
 }
 
-/// A consumer of one message at a time stops while it handles one. The others are not waited for.
+/// A consumer of concurrency 1 stops while it handles a message. The others are not waited for.
 async fn a_stop_gives_back<B: Broker>() {
     let (broker, desk) = (B::shared().await, Desk::new());
     broker.send(&ids(0..12)).await;
@@ -188,7 +188,7 @@ async fn a_silent_connection_is_made_anew<B: Broker>() {
     until_settled(&broker).await;
 }
 
-/// A proxy in front of each server of a URL, and the URL that leads to them, as what the servers announce does.
+/// A proxy in front of each server of a URL. The URL and the servers' announcements lead to the proxies.
 fn behind_proxies(url: &str) -> (Vec<TcpProxy>, String) {
     const LOOPBACK: &str = "127.0.0.1:";
     let servers = url.split(LOOPBACK).skip(1).map(|server| {

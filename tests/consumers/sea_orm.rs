@@ -48,7 +48,7 @@ async fn bills(db: &DatabaseConnection, id: &str) -> i64 {
     row.try_get_by_index(0).unwrap()
 }
 
-/// What a handler does after its row is written.
+/// The end of a handler after its row is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Value,
@@ -198,7 +198,7 @@ async fn each_end_of_a_handler_on_sqlite() {
     shop.each_end(|end| end == End::LeftOpen).await;
 }
 
-/// The message is delivered again, and the record that was committed answers it.
+/// The message is delivered again, and the committed record answers it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_to_a_commit_runs_no_second_handler() {
     let server = PostgresServer::start();
@@ -240,7 +240,7 @@ async fn a_closed_pool_stops_the_consumer() {
     }
 }
 
-/// PostgreSQL replies to the commit of a failed transaction with a rollback, which is no commit.
+/// PostgreSQL rolls a failed transaction back at its commit, without an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_is_a_rollback_is_none() {
     use idem_runtime::store::sql::{SqlReply, SqlSession, SqlTransaction as _};
@@ -282,8 +282,8 @@ async fn a_commit_that_is_a_rollback_is_none() {
     assert_eq!(row.try_get_by_index::<i64>(0).unwrap(), 1);
 }
 
-/// After an acquire that was dropped, the only connection of the pool commits each write of its next user. Not on SQLite,
-/// where sqlx rolls a `BEGIN` back whose future was dropped.
+/// After a dropped acquire, the connection's next user has no transaction. Not on SQLite, where sqlx rolls a `BEGIN`
+/// back whose future was dropped.
 async fn assert_no_transaction_is_left(server: SocketAddr, url: &str) {
     let proxy = TcpProxy::start(server);
     let through = url.replace(&server.to_string(), &proxy.addr().to_string());

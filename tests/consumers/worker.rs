@@ -44,7 +44,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Charges once by the key of the message, and writes a row before that where there is a transaction.
+/// Charges once by the message's key. Where there is a transaction, writes a row before.
 async fn collect(
     settings: &ConsumerSettings,
     message: Raw,

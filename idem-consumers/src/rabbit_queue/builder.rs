@@ -16,7 +16,7 @@ use crate::source_events::SourceEvents;
 /// The error of a broker that is silent for [`PATIENCE`].
 pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
 
-/// Connects a [`RabbitQueue`] with certificates of its own, or with credentials that change.
+/// Connects a [`RabbitQueue`] with certificates, or with changing credentials.
 ///
 /// ```no_run
 /// use idem_consumers::RabbitQueue;
@@ -42,7 +42,7 @@ impl RabbitQueue {
         Self::builder(url, queue).connect().await
     }
 
-    /// Begins a connection with certificates of its own, or with credentials that change.
+    /// Begins a connection with certificates, or with changing credentials.
     pub fn builder(url: &str, queue: impl Into<String>) -> RabbitQueueBuilder {
         SourceBuilder::new(url, [queue.into(), String::new()])
     }
@@ -56,7 +56,7 @@ impl RabbitQueueBuilder {
         self
     }
 
-    /// Certificate that the consumer presents to the broker, and its key, as PEM. For `amqps://`.
+    /// Certificate and key of the consumer, as PEM. For `amqps://`.
     ///
     /// A broker that does not accept it closes the connection; its log has the reason.
     pub fn client_certificate(

@@ -1,4 +1,4 @@
-//! The pool of `mysql_async`, which begins a transaction when it gives a connection.
+//! The pool of `mysql_async`, whose connections come with a transaction.
 
 use idem_runtime::store::sql::{
     Dialect, SqlError, SqlFuture, SqlReceiver, SqlReply, SqlSession, SqlStatement, SqlTransaction,
@@ -45,7 +45,7 @@ impl TxPool for Pool {
 }
 
 impl PoolTransaction {
-    /// The transaction, whose end is sent next, or which is rolled back by the pool.
+    /// The transaction, to end it or to drop it.
     fn take(&mut self) -> Option<Transaction<'static>> {
         self.is_begun = false;
         self.tx.take()

@@ -12,7 +12,7 @@ use sea_orm::{
 
 use super::{TxPool, TxPoolError};
 
-/// A transaction of sea-orm, begun where its connection was taken from the pool.
+/// A transaction of sea-orm, begun by its pool.
 #[allow(unnameable_types, reason = "a handler gets the transaction in it")]
 pub struct SeaOrmTx {
     /// `None` after its end.

@@ -11,7 +11,7 @@ use idem_runtime::store::sql::{
 
 use super::{TxPool, TxPoolError};
 
-/// A connection of deadpool-postgres or bb8-postgres, in a transaction that idem begins and ends.
+/// A connection of deadpool-postgres or bb8-postgres, in a transaction of idem.
 ///
 /// It derefs to the client, by a shared reference alone: a second transaction, which would end the first one, needs a
 /// mutable one. For a part of the work that may fail alone there is `SAVEPOINT`. Calls of idem within the handler take

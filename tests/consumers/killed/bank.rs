@@ -1,4 +1,4 @@
-//! A bank that knows idempotency keys, and stands still while the nemesis strikes.
+//! A bank with idempotency keys, which pauses for the nemesis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -74,7 +74,7 @@ impl<'a> Fleet<'a> {
         self.bank.held(HELD);
     }
 
-    /// A consumer that is not stalled, one with a request that the bank holds if there is one.
+    /// A consumer that is not stalled. If there is one, it has a request that the bank holds.
     fn victim(&self, seeded: &mut Seeded) -> Option<usize> {
         let held = self.bank.held(HELD);
         let awake: Vec<_> = (0..SEATS)

@@ -1,5 +1,5 @@
-//! Consumers that are killed, stalled past their lease and replaced, and a broker that is restarted: one effect of
-//! each id, no message lost, and a dead letter of each message that always fails.
+//! Killed, stalled and replaced consumers, and a restarted broker: one effect of each id, no message lost, and a dead
+//! letter of each message that always fails.
 
 mod bank;
 mod fleet;
@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_mins(15);
 /// How long a fault waits for a body that it interrupts.
 const HELD: Duration = Duration::from_secs(2);
 
-/// The number of ids of a trial, and those of consumers that are killed, stalled and replaced: 2,000 messages of 500 ids,
-/// and 20,000 of 5,000 in a full run.
+/// The numbers of ids, and of killed, stalled and replaced consumers: 2,000 messages of 500 ids, and 20,000 of 5,000 in
+/// a full run.
 fn sizes<B: Broker>() -> (u64, [usize; 3]) {
     bound((500, B::FAULTS), (5_000, [40, 20, 10]))
 }
@@ -66,7 +66,7 @@ fn messages(ids: u64, seeded: &mut Seeded) -> Vec<String> {
     shuffled(all.collect(), seeded)
 }
 
-/// The faults, that of a broker that keeps its data in the middle.
+/// The faults, with the broker's in the middle.
 fn faults<B: Broker>(counts: [usize; 3], seeded: &mut Seeded) -> Vec<Fault> {
     let kinds = [Fault::Kill, Fault::Stall, Fault::Leave].into_iter();
     let all = kinds
@@ -79,7 +79,7 @@ fn faults<B: Broker>(counts: [usize; 3], seeded: &mut Seeded) -> Vec<Fault> {
     all
 }
 
-/// Sends the messages, strikes the consumers until every message is settled, and checks the books.
+/// Strikes the consumers until every message is settled, and checks the books.
 async fn trial<B: Broker>(store: &str, tx: bool) {
     let (_, mut seeded) = Seeded::from_env();
     let ((ids, counts), began) = (sizes::<B>(), Instant::now());
@@ -133,10 +133,10 @@ async fn trial<B: Broker>(store: &str, tx: bool) {
     check::<B>(&settings, &books, letters);
 }
 
-/// Checks while the trial runs that no message is settled whose effect has not happened.
+/// Checks during the trial that every settled message had its effect.
 async fn audit<B: Broker>(broker: Arc<B>, bank: Bank, mut ended: watch::Receiver<()>) {
     while let Some(settled) = broker.settled().await {
-        // What was settled before has happened by now.
+        // The effect of each settled message has happened by now.
         let early = {
             let books = bank.books();
             settled.into_iter().find(|id| match fate(id) {
@@ -225,7 +225,7 @@ async fn on_redis<B: Broker>() {
     trial::<B>(&store.url(), false).await;
 }
 
-/// The row of an id and a record of it are committed together, with no constraint that keeps a second row out.
+/// The row and the record of an id are committed together. No constraint keeps a second row out.
 async fn in_a_transaction<B: Broker>() {
     let store = PostgresServer::builder().durable().start();
     let records = connect::<Postgres>(&store.url()).await;
