@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use idem_runtime::cache::LocalCache;
 use idem_runtime::clock::{ManualClock, Sleep};
 
 use crate::prelude::*;
@@ -50,10 +49,7 @@ impl Suspendable {
             suspended_secs: Arc::default(),
         };
         let by_clock = clock.clone();
-        let fixture = fixture.with(move |engine| {
-            let engine = engine.clock(by_clock.clone());
-            engine.local_cache(LocalCache::new())
-        });
+        let fixture = fixture.with(move |engine| engine.clock(by_clock.clone()));
         Self { fixture, clock }
     }
 
@@ -69,6 +65,8 @@ impl Suspendable {
 async fn a_step_after_a_suspension_does_not_run_beside_that_of_another_process() {
     let machine = Suspendable::new();
     let (fixture, mail) = (&machine.fixture, Runs::default());
+    // Its thread may wake up for another reason than its timer.
+    fixture.fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
     let (call, runs) = (fixture.pay(), mail.clone());
     let body = Body::begun(|gate, begun| {
         tokio::spawn(call.run(async move |_| {
@@ -81,7 +79,7 @@ async fn a_step_after_a_suspension_does_not_run_beside_that_of_another_process()
     machine.suspend(LEASE_OVER);
     let other = fixture.pay_far().run(|_| counted("mail", &mail));
     assert_eq!(other.await, receipt(1));
-    assert_eq!(until(fixture, body.end()).await, receipt(1));
+    assert_running(&refusal(until(fixture, body.end()).await));
     assert_eq!(mail.count(), 1);
 }
 
@@ -97,15 +95,4 @@ async fn an_unconfirmed_answer_is_not_returned_after_a_suspension() {
         receipt(1)
     });
     assert_refusal(until(fixture, call).await, &ErrorKind::Unconfirmed);
-}
-
-#[tokio::test]
-async fn an_answer_that_ended_in_a_suspension_is_not_replayed_from_the_cache() {
-    let machine = Suspendable::new();
-    let (fixture, runs) = (&machine.fixture, Runs::default());
-    for run in 1..=2 {
-        assert_eq!(paid(fixture.pay(), &runs).await, receipt(run));
-        assert_eq!(answered(fixture.pay()).await, receipt(run));
-        machine.suspend(Duration::from_hours(25));
-    }
 }
