@@ -8,7 +8,7 @@ use idem_runtime::clock::{ManualClock, Sleep};
 use crate::prelude::*;
 use crate::steps::counted;
 
-/// A clock whose timers take no part in suspensions, as those of tokio.
+/// A clock whose timers stop during a suspension, as tokio's.
 #[derive(Clone, Debug)]
 struct SuspendableClock {
     timers: ManualClock,

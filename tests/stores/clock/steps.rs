@@ -67,8 +67,7 @@ async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedSe
     assert_eq!(fixture.events.count("lease lost"), 0);
 }
 
-/// Claims and answers are kept longer by the step back, and then sooner by the step forward, which is less than their
-/// life.
+/// Claims and answers last an hour longer, and then an hour less.
 async fn an_hour_back_and_forth_starts_no_second_body<P: ClockedServer>() {
     let (clock, server, fixture) = started::<P>().await;
     let other = Fixture::of(&server).await;

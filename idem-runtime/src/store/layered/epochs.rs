@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Epochs {
     pub(super) trust: Duration,
-    /// How long only the process that closed an epoch may open it, besides the time of trust.
+    /// How long after the trust only the closing process opens it.
     pub(super) abandoned: Duration,
     prefixes: Lock<HashMap<Arc<str>, PrefixEpoch>>,
 }
@@ -191,7 +191,7 @@ impl Epochs {
         }
     }
 
-    /// Whether no other process can have opened an epoch that was closed so long ago.
+    /// Whether an epoch closed so long ago is still closed.
     ///
     /// Half of the time in which none does is left for the reset.
     pub(super) fn is_surely_closed(&self, passed: Duration) -> bool {
