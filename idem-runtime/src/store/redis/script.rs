@@ -365,7 +365,7 @@ impl ScriptReply {
         }
     }
 
-    /// The reply to a script that returns one of these letters, or that the value is unreadable.
+    /// The reply by its letter, or that the value is unreadable.
     pub(super) fn among<T, const N: usize>(
         &self,
         unreadable: impl FnOnce(Unreadable) -> T,

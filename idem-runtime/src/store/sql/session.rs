@@ -117,7 +117,7 @@ pub trait SqlSession: Send {
     }
 }
 
-/// The methods of a session that send a message, each by an expression.
+/// The sending methods of a session, each by an expression.
 ///
 /// A macro, because the connections of a client have no type in common.
 macro_rules! sends {
