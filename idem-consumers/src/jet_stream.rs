@@ -414,6 +414,19 @@ impl Reconnect for JetStream {
 }
 
 impl Broker {
+    async fn find_stream(&self) -> Result<jetstream::stream::Stream, ReceiveError> {
+        let found = self.context.get_stream(&self.stream).await;
+        if found.as_ref().is_err_and(is_missing) {
+            let fail = OnLostSubscription::Fail;
+            self.events.subscription_lost("the stream is gone", fail);
+            return Err(ReceiveError::lasting(format!(
+                "the stream `{}`, which the durable `{}` reads, is gone; create it, and start the consumer again",
+                self.stream, self.durable
+            )));
+        }
+        Ok(found?)
+    }
+
     /// Finds or creates the durable.
     async fn open(&self) -> Result<PullConsumer, ReceiveError> {
         match self.context.stream_by_subject(&self.dead_letters).await {
@@ -429,17 +442,7 @@ impl Broker {
             }
             _ => {}
         }
-        let stream = match self.context.get_stream(&self.stream).await {
-            Err(error) if is_missing(&error) => {
-                let fail = OnLostSubscription::Fail;
-                self.events.subscription_lost("the stream is gone", fail);
-                return Err(ReceiveError::lasting(format!(
-                    "the stream `{}`, which the durable `{}` reads, is gone; create it, and start the consumer again",
-                    self.stream, self.durable
-                )));
-            }
-            found => found?,
-        };
+        let stream = self.find_stream().await?;
         let created = created(&stream);
         let is_new = created != *self.created.lock();
         let reason = if is_new {
@@ -521,14 +524,13 @@ impl Broker {
                 "the durable exists with another filter, or without explicit acknowledgements",
             ));
         }
-        let delivered = consumer.cached_info().delivered.stream_sequence;
         let progress = self.progress.get_or_init(ReadProgress::new);
         if is_new {
             progress.void();
             *self.created.lock() = created;
         }
         *self.present.lock().await = (created, None);
-        progress.delivered(delivered);
+        progress.delivered(consumer.cached_info().delivered.stream_sequence);
         Ok(consumer)
     }
 
