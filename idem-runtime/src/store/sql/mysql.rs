@@ -75,8 +75,11 @@ const DIALECT: Dialect = Dialect {
     dated: ("LAST_INSERT_ID({now})", ""),
     // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
     // it would hold the key for a lease. Autocommit, because the server may begin sessions without it (`init_connect`, a
-    // global that is set while the store lives), and would then commit nothing that it acknowledges.
-    session: "SET innodb_lock_wait_timeout = 1, autocommit = 1",
+    // global that is set while the store lives), and would then commit nothing that it acknowledges. The level, because
+    // `READ UNCOMMITTED` replays an answer whose transaction may be rolled back; below `REPEATABLE READ`, a server that
+    // logs statements refuses each write.
+    session: "SET innodb_lock_wait_timeout = 1, autocommit = 1; \
+        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     bytes: ("x'", "'"),
     text: ("CONVERT(x'", "' USING utf8mb4)"),
     insert_within: "INSERT IGNORE INTO {values}",

@@ -260,3 +260,19 @@ async fn a_server_that_begins_sessions_without_autocommit_commits() {
         assert_eq!(server.execute_in("idem", done), "2", "{clear}");
     }
 }
+
+/// Otherwise an answer is replayed whose transaction may still be rolled back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_shows_uncommitted_rows_replays_committed_answers() {
+    let server = MySql::serve(&[]);
+    server.execute("SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
+    let store = open::<MySql>(&server.url()).await;
+    let fixture = Fixture::on(&store);
+    let first = fixture.pay("a").await.unwrap();
+    // As if the answer were older than a write of the server's log takes.
+    server.execute("UPDATE idem_records SET expires_us = expires_us - 60000000");
+    let change = "BEGIN; UPDATE idem_records SET body = '\"uncommitted\"'";
+    let tx = MySql::connection_after(&server.url(), change).await;
+    assert_eq!(fixture.pay("a").await.unwrap(), first);
+    drop(tx);
+}
