@@ -68,7 +68,7 @@ impl Provider {
                 eprintln!("checkout: the payment provider cannot write a charge: {error}");
                 ProviderDown
             })?;
-        tokio::time::sleep(self.slow - before).await;
+        tokio::time::sleep(self.slow.saturating_sub(before)).await;
         Ok(charged)
     }
 

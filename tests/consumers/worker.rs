@@ -73,7 +73,7 @@ async fn main() {
     let settings: ConsumerSettings = serde_json::from_str(&settings).expect("the settings");
     match &*settings.broker {
         RedisStreams::NAME => work::<RedisStreams>(settings).await,
-        Nats::NAME => work::<Nats>(settings).await,
+        Nats::NAME => Box::pin(work::<Nats>(settings)).await,
         Rabbit::<false>::NAME => work::<Rabbit<false>>(settings).await,
         #[cfg(feature = "kafka")]
         Kafka::NAME => work::<Kafka>(settings).await,

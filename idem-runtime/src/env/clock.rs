@@ -69,12 +69,14 @@ impl Clock for SystemClock {
 
     fn sleep_until(&self, moment: Duration) -> Sleep {
         Box::pin(async move {
-            let mut left = moment.saturating_sub(SystemClock.now());
+            let mut left = moment.saturating_sub(Self.now());
             while !left.is_zero() {
                 let timer = left.min(LONGEST_TIMER);
                 tokio::time::sleep(timer).await;
                 // Less by more than the timer after a suspension.
-                left = (left - timer).min(moment.saturating_sub(SystemClock.now()));
+                left = left
+                    .saturating_sub(timer)
+                    .min(moment.saturating_sub(Self.now()));
             }
         })
     }

@@ -69,24 +69,22 @@ struct Steps<'a> {
 impl Steps<'_> {
     async fn tell(&self, step: &str) {
         say(&format!("step {} {step}", self.number));
-        if self.stops(step) {
+        if self.ends_at(step) {
             say("stopped");
             pending::<()>().await;
         }
     }
 
-    fn stops(&self, step: &str) -> bool {
-        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = stop.as_mut().filter(|stop| stop.step == step) else {
-            return false;
-        };
-        let ends = at.passing == 0;
-        if ends {
-            *stop = None;
-        } else {
-            at.passing -= 1;
+    fn ends_at(&self, step: &str) -> bool {
+        let mut end = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = end.as_mut().filter(|at| at.step == step) {
+            let Some(left) = at.passing.checked_sub(1) else {
+                *end = None;
+                return true;
+            };
+            at.passing = left;
         }
-        ends
+        false
     }
 }
 

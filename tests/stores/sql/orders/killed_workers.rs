@@ -134,9 +134,9 @@ impl<'a> Lives<'a> {
 
     /// Reads a worker's lines until its end: an order that stops, a number of steps, or any time, even before the
     /// worker has begun; and a moment more.
-    fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded, stops: bool) {
+    fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded, awaits_stop: bool) {
         let mut rest = Duration::from_micros(seeded.below(60_000));
-        if stops || seeded.percent(50) {
+        if awaits_stop || seeded.percent(50) {
             let steps = seeded.below(100);
             let mut heard = 0;
             loop {
@@ -146,7 +146,7 @@ impl<'a> Lives<'a> {
                 }
                 self.listen(worker, &line, doing, seeded);
                 heard += 1;
-                if !stops && heard > steps {
+                if !awaits_stop && heard > steps {
                     break;
                 }
             }
