@@ -33,10 +33,13 @@ pub struct Token<'t, S> {
 ///     Ok(format!("{item} for {user}"))
 /// }
 ///
-/// let issuer = TokenIssuer::new([7; 32]); // from your secret store let engine =
-/// Engine::builder(MemoryStore::new()).tokens(issuer).build()?; // With the page that has the form: let hidden =
-/// engine.issue_token("orders.submit", &42)?; // With the request, and once more after a double click: let order =
-/// engine.scope(submit(&hidden, 42, "tea")).await?; assert_eq!(engine.scope(submit(&hidden, 42, "tea")).await?, order);
+/// let issuer = TokenIssuer::new([7; 32]); // from your secret store
+/// let engine = Engine::builder(MemoryStore::new()).tokens(issuer).build()?;
+/// // With the page that has the form:
+/// let hidden = engine.issue_token("orders.submit", &42)?;
+/// // With the request, and once more after a double click:
+/// let order = engine.scope(submit(&hidden, 42, "tea")).await?;
+/// assert_eq!(engine.scope(submit(&hidden, 42, "tea")).await?, order);
 /// // Another user presents it:
 /// let error = engine.scope(submit(&hidden, 43, "tea")).await.unwrap_err();
 /// assert_eq!(*error.kind(), ErrorKind::TokenInvalid);

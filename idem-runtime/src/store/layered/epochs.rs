@@ -27,7 +27,7 @@ use crate::record::transition::ClaimRequest;
 use crate::record::{Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 
-/// [`Epochs::abandoned`] outside of tests.
+/// How long after the trust only the closing process opens an epoch.
 const ABANDONED: Duration = Duration::from_secs(10);
 /// How long the epoch of an unused prefix is still read.
 const IDLE: Duration = Duration::from_secs(30);
@@ -36,8 +36,6 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Epochs {
     pub(super) trust: Duration,
-    /// How long after the trust only the closing process opens it.
-    pub(super) abandoned: Duration,
     prefixes: Lock<HashMap<Arc<str>, PrefixEpoch>>,
 }
 
@@ -112,7 +110,6 @@ impl Epochs {
     pub(super) fn new(trust: Duration) -> Self {
         Self {
             trust,
-            abandoned: ABANDONED,
             prefixes: Lock::default(),
         }
     }
@@ -195,7 +192,7 @@ impl Epochs {
     ///
     /// Half of the time in which none does is left for the reset.
     pub(super) fn is_surely_closed(&self, passed: Duration) -> bool {
-        passed < self.abandoned / 2 + self.trust
+        passed < ABANDONED / 2 + self.trust
     }
 
     /// The header of an epoch whose closing process must be gone.
@@ -204,7 +201,7 @@ impl Epochs {
     pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
         let prefixes = self.prefixes.lock();
         let known = prefixes.get(prefix)?.known.as_ref()?;
-        let patience = self.abandoned + self.trust;
+        let patience = ABANDONED + self.trust;
         match known.epoch {
             Epoch::Closed(header) if now.duration_since(known.since) >= patience => Some(header),
             _ => None,
@@ -320,6 +317,9 @@ mod tests {
         let closed = closed_header();
         epochs.learn(&prefix, Epoch::Closed(closed), asked);
         assert!(epochs.see("shop", now).copies.is_none());
+        let unsure = ABANDONED / 2 + epochs.trust;
+        assert!(epochs.is_surely_closed(unsure.saturating_sub(Duration::from_nanos(1))));
+        assert!(!epochs.is_surely_closed(unsure));
         assert!(epochs.abandoned("shop", now + ABANDONED).is_none());
         let abandoned = ABANDONED + epochs.trust;
         let again = after(asked, abandoned, abandoned);

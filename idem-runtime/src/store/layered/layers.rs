@@ -515,32 +515,3 @@ fn bounded(record: &Bytes, left: Duration) -> (Bytes, Duration) {
     let bytes = [&copy.encode(), &record[HEADER..]].concat();
     (bytes.into(), MAX_RETAIN.saturating_sub(header.age(left)))
 }
-
-#[cfg(all(test, feature = "testing"))]
-mod tests {
-    use super::*;
-    use crate::store::layered::LayeredStore;
-    use crate::store::memory::MemoryStore;
-    use crate::testing::{Fault, Faulty, StoreOperation};
-
-    #[tokio::test]
-    async fn an_epoch_that_may_be_abandoned_is_closed_again_before_the_reset() {
-        let durable = Faulty::new(Arc::new(MemoryStore::new()));
-        let builder = LayeredStore::builder(MemoryStore::new(), durable.clone());
-        let LayeredStore(layers) = builder.trust(Duration::ZERO).build();
-        let mut layers = Arc::into_inner(layers).expect("no task has it");
-        layers.epochs.abandoned = Duration::from_secs(1);
-        durable.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-        let prefix = "shop".into();
-        let stalled = async {
-            let clock = SystemClock;
-            clock
-                .sleep_until(clock.now() + layers.epochs.abandoned)
-                .await;
-            durable.deliver();
-        };
-        let (closed, ()) = tokio::join!(layers.close(&prefix), stalled);
-        closed.unwrap();
-        assert!(durable.count(StoreOperation::Claim) > 1);
-    }
-}

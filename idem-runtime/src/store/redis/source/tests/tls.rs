@@ -154,6 +154,6 @@ fn debug_shows_no_key() {
     let debug = format!("{:?}", showing(&certificate, &key));
     assert_eq!(
         debug,
-        "Certificates { root_certificate: false, client: true }"
+        "Certificates { root_certificate: false, client: true, .. }"
     );
 }
