@@ -1,5 +1,7 @@
-//! The folders of `idem-runtime/src` import each other one way, as `CONTRIBUTING.md` draws it, and its files, and those of
-//! `idem-consumers`, import each other without circles.
+//! Imports of folders point one way; imports of files have no circle.
+//!
+//! The folders are those of `idem-runtime/src`, as `CONTRIBUTING.md` draws them; the files, also those of
+//! `idem-consumers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,13 +35,13 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The folder, or the file, at the root that a path within the crate begins with.
+/// First part of a path within the crate: folder or file.
 fn root(path: &str) -> &str {
     let first = path.split(['/', ':']).next().unwrap_or(path);
     first.strip_suffix(".rs").unwrap_or(first)
 }
 
-/// The source without the tests at its end, and without lines of comments.
+/// The source without comments and without the tests at its end.
 fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = source.split("#[cfg(test)]\nmod tests").next();
     let lines = code.unwrap_or(source).lines().enumerate();
@@ -105,7 +107,7 @@ fn use_tree<'t>(before: &str, text: &'t str, paths: &mut Vec<String>) -> &'t str
     rest
 }
 
-/// The modules that a file names by `crate::`, `super::` and `self::`, in imports and in other paths.
+/// Modules in a file's paths that begin with `crate`, `super`, `self`.
 fn named(file: &str, source: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
     let mine = module(file);
     let mut text = String::new();
@@ -154,7 +156,7 @@ fn named(file: &str, source: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
     modules.collect()
 }
 
-/// Where a path begins with this, and not with a longer name that ends like it.
+/// Positions of this name at the beginning of a path.
 fn path_start(line: &str, start: &str) -> Option<usize> {
     let mut found = line.match_indices(start).map(|(at, _)| at);
     found.find(|at| {

@@ -12,7 +12,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Cells of the rows of the table whose head begins with this text.
+/// Cells of the table whose head begins with this text.
 fn rows(file: &str, head: &str) -> Vec<Vec<String>> {
     let text = read(file);
     let table = text

@@ -147,7 +147,7 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
     assert_eq!(other.end().await, receipt(2));
 }
 
-/// A renewal in transit at the end of its claim finds no record.
+/// A renewal that outlives its claim finds no record.
 ///
 /// The short life of the answer has passed, or the server has lost the claim before its release.
 async fn a_renewal_that_outlives_its_claim_leaves_the_key_free(fixture: Fixture) {
@@ -197,7 +197,7 @@ async fn a_renewal_that_outlives_its_claim_leaves_the_key_free(fixture: Fixture)
     }
 }
 
-/// A task of the body is in a step until the answer has expired.
+/// A task's step outlives the answer.
 async fn a_step_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
     let claim = claimed(fixture.pay()).await;
     let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));

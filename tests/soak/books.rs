@@ -18,13 +18,13 @@ const CONNECTIONS: u32 = 6;
 /// The ledger, where there is one.
 pub(crate) enum Books {
     None,
-    /// With the place of the file that says that there is no room.
+    /// With the path of the file that denies room.
     Sqlite(Pool<sqlx::Sqlite>, PathBuf),
     Postgres(Pool<sqlx::Postgres>),
     MariaDb(Pool<sqlx::MySql>),
 }
 
-/// While there is a file of this name, that of SQLite cannot grow.
+/// While this file exists, that of SQLite cannot grow.
 pub(crate) const FULL: &str = "full";
 
 impl Books {

@@ -171,7 +171,7 @@ impl Worker {
         found
     }
 
-    /// An operator reads the record of a key, and resets it, or resolves an unknown outcome.
+    /// An operator reads a record, then resets or resolves it.
     pub(crate) async fn operate(&self, key: &str, resolves: bool) {
         let family = Family::of_key(key);
         let call = self.engine.operation(family.names().1).key(key);

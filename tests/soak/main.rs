@@ -119,7 +119,7 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     judge(store, &dir, seed, began.elapsed(), options)
 }
 
-/// Checks the journals of a directory, and makes the row of its store.
+/// Checks the journals of a directory, and prints its store's row.
 fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) -> Row {
     let faults = Faults::read(&dir.join(nemesis::LOG)).expect("the log can be read");
     let history = History::read(dir).expect("the journals can be read");

@@ -42,7 +42,7 @@ pub(crate) async fn serve(port: u16) -> MetricsObserver {
     MetricsObserver::new()
 }
 
-/// Counts the unknown records of the store again and again, in a thread that ends with the process.
+/// Counts the unknown records of the store, in a thread without end.
 pub(crate) fn count_unknown(store: &str, url: &str, port: u16) {
     let (store, url) = (store.to_owned(), url.to_owned());
     thread::spawn(move || {

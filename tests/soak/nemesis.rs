@@ -284,7 +284,7 @@ fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
 
 fn postgres(server: &DatabaseServer, kind: u64, length: u64) -> &'static str {
     let seconds = |millis: u64| format!("{}.{:03}", millis / 1_000, millis % 1_000);
-    // One that is refused under load is no fault of ours.
+    // A refusal under load is no fault of idem.
     let execute = |sql: &str| drop(server.try_execute(sql));
     match kind {
         0..=29 => kill(server, length),

@@ -38,11 +38,10 @@ pub(crate) struct Options {
     /// Kill processes and cut connections only, with a lease of 30 s: independent of the machine's speed
     #[arg(long)]
     pub(crate) gentle: bool,
-    /// Processes serve their metrics on loopback, at this port and the next ones, and the soak the count of unknown
-    /// records at the one behind them
+    /// First port on loopback for metrics: one for each process, and one for the count of unknown records
     #[arg(long, value_name = "PORT")]
     pub(crate) metrics: Option<u16>,
-    /// Pauses between faults are so many times as long, so that a graph shows each fault
+    /// Factor of the pauses between faults, for graphs
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) pauses: u64,
     /// Check this kept directory of journals again, as those of `--store`

@@ -34,7 +34,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// The outcome of a call, as a line of the journal has it.
+/// The outcome of a call in a line of the journal.
 pub(crate) fn told(answer: &Result<Receipt, Failure>) -> String {
     match answer {
         Ok(Receipt(receipt)) => format!("ok {receipt}"),

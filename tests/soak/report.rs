@@ -87,7 +87,7 @@ impl Row {
         text
     }
 
-    /// The violations, the first of each kind with all that is known of their keys.
+    /// Violations; the first of each kind has the history of its key.
     pub(crate) fn violations(&self, dir: &Path, faults: &Faults) -> String {
         let mut text = String::new();
         let (mut printed, mut seen) = (0, BTreeSet::new());

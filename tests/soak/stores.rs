@@ -44,7 +44,7 @@ pub(crate) fn block_on<F: Future>(work: F) -> F::Output {
     runtime.expect("a runtime starts").block_on(work)
 }
 
-/// Calls that a process makes at once. What a store does when it is offered more than it can do is another test's.
+/// Concurrent calls of a process. Overload is the subject of another test.
 pub(crate) fn tasks(store: &str) -> u64 {
     match store {
         "sqlite" => 8,
@@ -58,7 +58,7 @@ pub(crate) struct Connected {
     pub(crate) books: Books,
 }
 
-/// Connects to a store; retries one that has faults.
+/// Connects to a store; retries while it has faults.
 pub(crate) async fn connect(store: &str, url: &str, dir: &Path) -> Connected {
     let engine = loop {
         match connect_once(store, url).await {
@@ -150,7 +150,7 @@ impl Site {
         site
     }
 
-    /// A network of its own for one seat, where there is a network.
+    /// The network of one seat, if the store has one.
     pub(crate) fn proxies(&self) -> Vec<TcpProxy> {
         let proxy = |addr: SocketAddr| TcpProxy::start(addr);
         match self {

@@ -183,11 +183,11 @@ impl Worker {
             plan.ending = Ending::Answer;
             self.call(plan).await;
         }
-        // One that is refused at once would call without end.
+        // A task whose calls are refused immediately would call without end.
         tokio::time::sleep(Duration::from_millis(seeded.below(6))).await;
     }
 
-    /// A fresh process calls every answered key once more, and reads what the store remembers of it.
+    /// A new process repeats every answered key, and reads its record.
     async fn audit(self: &Arc<Self>, settings: &Settings) {
         let history = History::read(&settings.dir).expect("the journals can be read");
         let mut answered = Vec::new();
@@ -218,7 +218,7 @@ impl Worker {
         }
     }
 
-    /// What the record of a key remembers of its attempts.
+    /// Attempts in the record of a key.
     async fn recorded(&self, key: &str) {
         let call = self.engine.operation(Family::of_key(key).names().1);
         let Ok(Some(entry)) = call.key(key).entry().await else {

@@ -21,7 +21,7 @@ pub(crate) struct WorkerFleet {
     past: AtomicU64,
 }
 
-/// Where one process after the other works, behind a network of its own.
+/// Place of successive processes, behind a separate network.
 #[derive(Debug)]
 struct Seat {
     url: String,
@@ -82,7 +82,7 @@ impl WorkerFleet {
         self.past.load(Ordering::Relaxed) + (0..self.len()).map(count).sum::<u64>()
     }
 
-    /// Kills the process of a seat with SIGKILL, and puts another one there. Returns the number of the killed.
+    /// Replaces the process of a seat, which is killed with SIGKILL. Returns the number of the killed.
     pub(crate) fn kill(&self, seat: u32) -> u32 {
         let mut member = self.member(seat);
         member.listen();

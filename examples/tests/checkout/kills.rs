@@ -10,7 +10,7 @@ use super::browser::{Visitor, order_of};
 use super::http::Response;
 use super::server::Server;
 
-/// The charge is made after three seconds, and the order would be written after ten minutes.
+/// Charges after three seconds, and would write the order after ten minutes.
 #[test]
 fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
     let dir = TestDir::new("checkout").unwrap();

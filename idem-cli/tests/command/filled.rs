@@ -56,7 +56,7 @@ impl Classify for PayError {
     }
 }
 
-/// The time limits of stores and engines, which a busy machine does not exceed.
+/// Time limits of stores and engines for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn redis(store: RedisStoreBuilder) -> RedisStore {

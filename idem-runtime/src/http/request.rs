@@ -60,7 +60,7 @@ pub(super) fn admit<B: Body>(
 /// The scope of a key; `None`: all callers share one.
 struct Owner(Option<String>);
 
-/// Puts the key of a request among its extensions, and finds its owner. `None`: it has no key.
+/// Puts a request's key among its extensions, and finds the key's owner. `None`: it has no key.
 fn identify(
     parts: &mut Parts,
     body: &[u8],

@@ -259,7 +259,7 @@ async fn charge(
     }
 }
 
-/// Finds one claim for layer and function, or a refusal of the function that settles the layer's key in another way.
+/// One claim for layer and function; each refusal settles the layer's key.
 #[tokio::test]
 async fn a_function_under_the_attribute_has_a_claim_of_its_own() {
     for sorts in [false, true] {

@@ -242,7 +242,7 @@ async fn a_response_in_chunks_is_sent_with_its_length_once_it_is_buffered() {
     }
 }
 
-/// A stream has the headers of its handler, also with a declared length.
+/// A stream of declared length has the headers of its handler.
 #[tokio::test]
 async fn a_response_that_is_not_buffered_keeps_its_transfer_encoding() {
     for (of_type, is_kept) in [("text/plain", false), ("text/event-stream", true)] {

@@ -261,7 +261,7 @@ async fn a_client_that_leaves_finds_all_of_the_stream() {
     shop.write(ONE);
     client.until(ONE.as_bytes()).await;
     drop(client);
-    // It also takes no other connection: what is left runs without the server.
+    // It also takes no other connection: the rest runs without the server.
     server.stop().await;
     shop.write(TWO);
     shop.end();
@@ -461,7 +461,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The process of the first request ends in the middle: the store keeps what it has, and nothing runs there any more.
+/// The process of the first request ends in the middle: the store keeps its records, and nothing runs there any more.
 fn crash(shop: &Shop, during: Seen, unacknowledged: usize) -> Response {
     let hang = std::iter::repeat_n(Fault::Hangs, unacknowledged);
     shop.store.fail(StoreOperation::Complete, hang);
@@ -823,7 +823,7 @@ async fn the_answer_of_an_operator_stays() {
         .await;
 }
 
-/// The unknown outcome has no reply, and is sent again beside the stream.
+/// The unknown outcome gets no reply; it is sent again meanwhile.
 #[tokio::test]
 async fn an_outage_before_the_first_byte_delays_the_unknown_outcome_alone() {
     for on_unconfirmed in [OnUnconfirmed::WithinLease, OnUnconfirmed::Fail] {
@@ -890,7 +890,7 @@ async fn each_fault_of_storing_delays_the_answer_alone() {
     }
 }
 
-/// A response whose body does not go on, and one whose client does not.
+/// A response with a stalled body, and one with a stalled client.
 #[tokio::test]
 async fn a_response_that_stalls_holds_its_key_no_longer_than_its_handler_may_run() {
     let (whole, error) = (replayed(ONE), Replayed(409, ONE));

@@ -15,7 +15,7 @@ pub fn gated_lines() -> io::Result<(GatedLines, Stdio)> {
     Ok((BufReader::new(File::from(reader)).lines(), writer.into()))
 }
 
-/// A pipe with room for one write, each of which is a packet.
+/// A pipe with room for one write.
 #[cfg(target_os = "linux")]
 fn pipe() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     pub(crate) quote: char,
     /// Signal that ends the server in order, in spite of connected clients.
     pub(crate) stop: Signal,
-    /// Settings that name the files of a certificate, and the SQL that reads them again.
+    /// Settings of a certificate's files, and the SQL that reloads them.
     pub(crate) tls: (&'static [(&'static str, &'static str)], &'static str),
     /// Script that runs when the tests die before the server, see `Guarded::spawn`.
     pub(crate) will: &'static str,

@@ -62,7 +62,7 @@ impl SqlError {
         Self(SqlFailure::Tls(cause.into()))
     }
 
-    /// As [`lost`](Self::lost), or [`tls`](Self::tls) if the cause has the text of rustls about a certificate.
+    /// A lost connection, or a fault of TLS by the text of its cause.
     ///
     /// For clients that do not tell one from the other.
     #[cfg(any(

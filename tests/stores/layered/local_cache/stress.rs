@@ -11,13 +11,13 @@ use super::fixture::Fixture;
 
 const KEYS: usize = 4;
 const RESETS: usize = 5_000;
-/// Answers of each engine's cache, so that one that was taken back would be among them.
+/// Minimum number of answers of each engine's cache during the resets.
 const HITS: u64 = 100;
 
 /// The lowest run of each key whose answer is still valid.
 type Floors = Arc<[AtomicU32; KEYS]>;
 
-/// Calls until the resets are over, and the cache has given enough answers.
+/// Calls until the resets end and the cache has answered often.
 async fn calls(fixture: Fixture, floors: Floors, resets: Arc<AtomicUsize>) {
     loop {
         for (key, floor) in floors.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Claims and answers that survive a failover under Sentinel, and those lost by it.
+//! Claims and answers that a failover under Sentinel keeps or loses.
 //!
 //! Clients call with fresh keys while the primary is lost. Then another process repeats, on the new primary, every call
 //! whose body ran. With a lease of a minute, a body that runs a second time is one whose claim was lost.
@@ -19,13 +19,13 @@ use tokio::task::{JoinSet, block_in_place};
 
 const ONE: Durability = Durability::Replicated(1);
 
-/// The time after which a client's caller returns, although too few replicas have its answer.
+/// Deadline of a client's call, although too few replicas have its answer.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Minimum number of a client's calls of each kind, so that a count of zero is significant.
+/// Minimum of a client's calls of each kind, for a significant zero.
 const ENOUGH: usize = 100;
 
-/// Way of losing a primary. One that is killed, or stands still and comes back, is in `groups`.
+/// Way of losing a primary. Kills and stalls are in `groups`.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Separated from its replicas and from the sentinels, not from clients.
@@ -34,7 +34,7 @@ enum Fault {
     PartedWithReplica,
 }
 
-/// What the lost primary does with a claim.
+/// Reply of the lost primary to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
     Granted,
@@ -103,7 +103,7 @@ struct Tally {
     lost: usize,
 }
 
-/// A primary and two replicas, three sentinels, and three clients, after the loss of the primary.
+/// A group of three servers and three clients, without its primary.
 struct Trial {
     /// Has the address of the first primary alone.
     stays: Client,
@@ -315,7 +315,7 @@ impl Trial {
         }
     }
 
-    /// The client has found the new primary, and its answers are stored there.
+    /// The new primary has the answers of the client.
     async fn calls_work_again(&self, client: &Client) {
         let work = async {
             while Call::fresh(&client.engine).await.answer.is_err() {}
@@ -331,7 +331,7 @@ impl Trial {
     }
 }
 
-/// Error of a client that needs a new connection and can query no sentinel whether its server is still the primary.
+/// Error of a client that needs a connection and reaches no sentinel.
 const NO_SENTINEL: &str = "asking the sentinel at ";
 
 async fn a_partition_forgets_nothing_that_is_replicated(how: Partition, cut_off: &str) {
@@ -363,7 +363,7 @@ async fn a_silent_partition_forgets_nothing_that_is_replicated() {
     a_partition_forgets_nothing_that_is_replicated(Partition::Silent, why).await;
 }
 
-/// With [`Durability::Acknowledged`] a former primary goes on granting, and all those claims are lost.
+/// With [`Durability::Acknowledged`] all claims granted by a former primary are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_loses_acknowledged_records() {
     for how in [Partition::Cut, Partition::Silent] {
@@ -378,7 +378,7 @@ async fn a_partition_loses_acknowledged_records() {
     }
 }
 
-/// The limit of [`Durability::Replicated`]: that replica must be one that can be promoted.
+/// The limit of [`Durability::Replicated`]: that replica must be promotable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_lost_with_the_primary_does_not_count() {
     let trial = Trial::run(Fault::PartedWithReplica, ONE, 16, Claims::Granted).await;

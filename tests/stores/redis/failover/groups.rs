@@ -107,7 +107,7 @@ impl Group for SentinelSetup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Killed,
-    /// For a moment the returning old primary acknowledges writes from clients still connected to it.
+    /// A returning primary briefly acknowledges writes of its connected clients.
     Stopped,
     /// In the end no client uses the old primary any more.
     StoppedForLong,
@@ -192,12 +192,12 @@ runs! {
     a_primary_is_killed: SentinelSetup, Killed, Acknowledged, Equal, false;
     a_primary_stands_still_and_comes_back: SentinelSetup, StoppedForLong, Acknowledged, Equal, false;
     a_primary_comes_back_at_once: SentinelSetup, Stopped, Acknowledged, Forgetful, false;
-    /// Sentinels do not stop the old primary's writes while they promote another server: writes acknowledged meanwhile
-    /// are lost.
+    /// During a promotion, the old primary still acknowledges writes, and loses them.
     a_failover_is_asked_for: SentinelSetup, Asked, Acknowledged, Forgetful, false;
     a_primary_is_killed_whose_writes_wait_for_a_replica: SentinelSetup, Killed, Replicated(1), Kept, false;
     a_primary_stands_still_whose_writes_wait_for_a_replica: SentinelSetup, Stopped, Replicated(1), Kept, false;
-    /// With one replica promoted, only the other is left to confirm the old primary's writes. No claim is granted until
-    /// both others follow the new primary.
+    /// After a promotion, one replica can confirm the old primary's writes.
+    ///
+    /// No claim is granted until both others follow the new primary.
     a_failover_is_asked_for_and_writes_wait_for_all_replicas: SentinelSetup, Asked, Replicated(2), Kept, true;
 }

@@ -102,7 +102,7 @@ impl Journal {
         });
     }
 
-    /// Records what the caller received.
+    /// Records the reply of the caller.
     pub(crate) fn told(&self, attempt: Attempt, end: End) {
         let now = self.now();
         self.change(attempt, |call| call.told = Some((now, end)));
@@ -125,7 +125,7 @@ impl Journal {
         });
     }
 
-    /// Keys and times of calls whose answers the servers did not have later.
+    /// Keys and times of calls whose answers were lost later.
     pub(crate) fn forgotten(&self) -> Vec<(String, Range<Instant>)> {
         let mut found = Vec::new();
         let instant = |at| self.began + Duration::from_micros(at);

@@ -69,7 +69,7 @@ struct Queue {
 }
 
 impl Load {
-    /// Begins to call the keys of each shard, with these settings of the engines.
+    /// Begins to call the keys of each shard, with these settings.
     pub(crate) async fn start(
         shards: Vec<Vec<u64>>,
         store: RedisStoreBuilder,
@@ -118,7 +118,7 @@ impl Load {
         }
     }
 
-    /// Waits until all planned calls have ended, then calls every key once more in both processes. The faults are
+    /// Waits for the planned calls, then repeats every key in both processes. The faults are
     /// over.
     pub(crate) async fn finish(self) -> Arc<Shared> {
         self.shared.stop.store(true, Ordering::SeqCst);

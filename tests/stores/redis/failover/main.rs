@@ -1,5 +1,6 @@
-//! Sentinels and clusters that fail over during thousands of calls with duplicates, ten thousand in a full run: every
-//! key ends, and all answers of a key are equal.
+//! Sentinels and clusters that fail over during thousands of calls with duplicates.
+//!
+//! Every key ends, and all answers of a key are equal.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

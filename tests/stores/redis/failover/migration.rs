@@ -19,7 +19,7 @@ const BATCH: usize = 20;
 /// Calls that are answered in each state of a migration.
 const CALLS: usize = 100;
 
-/// Slots with as many keys as can be found quickly, and all keys that are called.
+/// Slots with many keys, and all called keys.
 fn crowded() -> (Vec<u16>, Vec<u64>) {
     let mut by_slot: HashMap<u16, Vec<u64>> = HashMap::new();
     for key in 0..plan::keys() as u64 * 10 {
@@ -33,7 +33,7 @@ fn crowded() -> (Vec<u16>, Vec<u64>) {
     (slots.collect(), keys)
 }
 
-/// Moves each slot on by so many nodes, with calls in every state of the migration.
+/// Moves each slot by so many nodes, during calls.
 fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
     for batch in slots.chunks(BATCH) {
         let moving = batch.iter().map(|slot| {

@@ -1,4 +1,4 @@
-//! Waiters are notified by the new primary, also while the old one still answers.
+//! The new primary notifies waiters, also beside an answering old one.
 
 use idem_harness::SentinelSetup;
 use idem_runtime::__private::KeyBuilder;

@@ -1,4 +1,4 @@
-//! The keys, the order of their calls, and the acts of their bodies.
+//! Keys, order of their calls, and effects of their bodies.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -21,9 +21,9 @@ pub(crate) struct Fault {
 pub(crate) enum Promise {
     /// None: no key has two answers, and no body runs again without need.
     Kept,
-    /// A forgotten claim may run again, but all answers of a key are equal.
+    /// A lost claim may run again; all answers of a key are equal.
     Equal,
-    /// Servers may lose writes that they acknowledged during the failover, and no others. Keys end and calls continue
+    /// Servers may only lose writes acknowledged during the failover. Keys end and calls continue
     /// all the same.
     Forgetful,
 }

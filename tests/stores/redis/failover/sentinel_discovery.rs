@@ -10,7 +10,7 @@ fn records(server: &RedisServer, shop: &Shop) -> usize {
     names.split_whitespace().count()
 }
 
-/// A client that could not reach the sentinels during the failover, and reaches them again.
+/// A client that reaches the sentinels only after the failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_while_the_sentinels_are_out_of_reach_is_noticed() {
     let _seat = crate::seat().await;

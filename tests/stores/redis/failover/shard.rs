@@ -25,7 +25,7 @@ pub(crate) fn slot(key: u64) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
 }
 
-/// The one of the first three nodes that has a slot at first.
+/// Index of the first three nodes that has a slot at first.
 pub(crate) fn shard(slot: u16) -> usize {
     let first = |shard: u32| u32::from(SLOTS) * shard / 3;
     (0..3)

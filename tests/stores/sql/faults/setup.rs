@@ -230,7 +230,7 @@ async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
     }
 }
 
-/// Otherwise a claim and an answer that the server has acknowledged are rolled back with their connection.
+/// Otherwise acknowledged claims and answers are rolled back with their connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_begins_sessions_without_autocommit_commits() {
     for clear in [

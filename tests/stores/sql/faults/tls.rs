@@ -1,4 +1,4 @@
-//! TLS: the certificate of a server, and one that replaces it.
+//! TLS: a server's certificate, and its replacement.
 
 use std::error::Error as _;
 

@@ -68,7 +68,7 @@ impl Books {
         wrong
     }
 
-    /// Every order has one answer and one record, and a refusal is justified. Returns the items of placed orders.
+    /// Each order has one answer, one record and a justified refusal. Returns the items of placed orders.
     fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeMap<u64, Vec<i64>> {
         let mut placed = BTreeMap::new();
         let count = ledger.orders();

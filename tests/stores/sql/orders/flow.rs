@@ -36,7 +36,7 @@ impl From<ClientError> for Refusal {
     }
 }
 
-/// The answer to an order, whose receipt is that of no other body, as printed in a line.
+/// The text of an answer; its receipt is unique to its body.
 fn told(answer: &Result<String, Refusal>) -> String {
     match answer {
         Ok(receipt) => format!("placed {receipt}"),

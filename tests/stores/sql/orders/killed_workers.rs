@@ -1,4 +1,4 @@
-//! Workers that are killed at planned steps and at random moments, and final ones that are not.
+//! Workers killed at planned steps and random moments, and final ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Lives<'a> {
     client: &'static str,
     url: &'a str,
     kills: u64,
-    /// A server that is killed as well, once in so many kills of a worker.
+    /// A killed server, and the killed workers per kill of it.
     server: Option<(&'a DatabaseServer, u64)>,
     seed: u64,
     next: AtomicU64,
@@ -37,11 +37,11 @@ pub(crate) struct Heard {
     pub(crate) ledger: Ledger,
     /// Number of orders killed after each step and before the next.
     pub(crate) hits: BTreeMap<String, usize>,
-    /// Kills that ended at least one transaction in which a body had begun.
+    /// Kills of a transaction with a begun body.
     pub(crate) inside: u64,
 }
 
-/// Current step of each order of a worker that has no answer yet.
+/// Current step of each unanswered order of a worker.
 type Doing = BTreeMap<String, String>;
 
 impl<'a> Lives<'a> {
@@ -62,7 +62,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Kills workers, then lets others retry every order that the killed ones were given.
+    /// Kills workers, then lets others retry their orders.
     pub(crate) fn run(self) -> Heard {
         thread::scope(|scope| {
             for _ in 0..SEATS {
@@ -105,8 +105,8 @@ impl<'a> Lives<'a> {
             let mut doing = Doing::new();
             let mut worker = self.hire();
             let server = self.server.filter(|(_, every)| life % every == every / 2);
-            // Two of three are killed at a step of an order that goes no further; the others, and those that outlive
-            // their server, at a random moment.
+            // Two of three workers die at the step of a stopped order; the others, and survivors of their server, at a
+            // random moment.
             let stop = (server.is_none() && life % 3 < 2)
                 .then(|| STOPS[usize::try_from(life).expect("a small number") % STOPS.len()]);
             if let Some(step) = stop {
@@ -197,7 +197,7 @@ impl<'a> Lives<'a> {
     }
 }
 
-/// Whether a step lies between the start of a body and the commit of its transaction.
+/// Whether a step is between the body's start and its commit.
 fn is_inside(step: &str) -> bool {
     STOPS[1..].contains(&step)
 }

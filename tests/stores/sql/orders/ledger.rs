@@ -13,7 +13,7 @@ const REPEATED: u64 = 3;
 /// Answers, as printed by the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Each answer, and whether it was printed by the call whose own body and commit it came from.
+    /// Each answer, and whether the call of its own body printed it.
     answers: BTreeMap<u64, BTreeMap<String, bool>>,
     /// Answers since the last kill.
     last: BTreeMap<u64, BTreeSet<String>>,
@@ -44,7 +44,7 @@ impl Ledger {
         all
     }
 
-    /// Adds an answer, and whether it comes from the body and the commit of the call that printed it.
+    /// Adds an answer, and whether it comes from the call's own body.
     pub(crate) fn answered(&mut self, number: u64, ran: bool, answer: &str) {
         let answers = self.answers.entry(number).or_default();
         *answers.entry(answer.to_owned()).or_default() |= ran;

@@ -1,4 +1,4 @@
-//! Orders killed at each step and at random moments, and books that are right all the same.
+//! Orders killed at each step and at random moments: the books are right.
 
 mod books;
 mod killed_workers;
@@ -12,9 +12,10 @@ use tokio::runtime::Builder;
 use self::books::Books;
 use self::killed_workers::Lives;
 
-/// Runs the workers in a new shop: the books are right, and the kills hit transactions. `client`: the name of the workers'
-/// client. `server`: it is killed as well, once in so many kills of a worker. Returns the answers given to a caller that are no longer valid: `true` where the
-/// caller's own commit had been acknowledged.
+/// Runs the workers in a new shop: the books are right, and the kills hit transactions.
+///
+/// `client` names the workers' client; `server` is killed once in so many kills of a worker. Returns the answers that a
+/// caller got and that are no longer valid: `true` where the caller's own commit had been acknowledged.
 fn lost_with_right_books<D: Database>(
     client: &'static str,
     url: &str,
@@ -68,7 +69,7 @@ fn kills_leave_the_books_right_in_postgres() {
     assert_eq!(lost, [false; 0]);
 }
 
-/// Most of the transactions that conflict on a row are refused there, and retried.
+/// Most transactions that conflict on a row are refused and retried.
 #[test]
 fn kills_leave_the_books_right_among_serialization_failures() {
     let server = postgres().setting("default_transaction_isolation", "serializable");
@@ -100,9 +101,10 @@ fn kills_leave_the_books_right_in_mariadb() {
     assert_eq!(lost, [false; 0]);
 }
 
-/// `InnoDB` shows a commit to other connections a moment before it is in the log. A server that dies in this moment
-/// loses the order and its record together, and the books are right; but a duplicate may have been given the answer.
-/// An answer from the call whose own commit was acknowledged is never lost.
+/// `InnoDB` shows a commit to others before logging it.
+///
+/// A server that dies in between loses the order and its record together, and the books are right; but a duplicate may
+/// have been given the answer. An answer from the call whose own commit was acknowledged is never lost.
 #[test]
 fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();

@@ -35,7 +35,7 @@ pub(crate) trait Client {
     /// The number of rows that a statement has changed.
     async fn change(tx: &mut Self::Tx<'_>, sql: String) -> Result<u64, ClientError>;
 
-    /// Runs `work` in a transaction, which is committed if `work` says so, and rolled back otherwise.
+    /// Runs `work` in a transaction, and commits it if `work` returns true.
     async fn in_transaction<T>(
         pool: &Self::Pool,
         work: impl AsyncFnOnce(&mut Self::Tx<'_>) -> (T, bool),
