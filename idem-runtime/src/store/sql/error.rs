@@ -65,11 +65,7 @@ impl SqlError {
     /// A lost connection, or a fault of TLS by the text of its cause.
     ///
     /// For clients that do not tell one from the other.
-    #[cfg(any(
-        feature = "mysql-async",
-        feature = "diesel-async-bb8",
-        feature = "diesel-async-deadpool"
-    ))]
+    #[allow(dead_code, reason = "each client has its feature")]
     pub(super) fn lost_or_untrusted(cause: impl Into<ClientCause>) -> Self {
         let cause = cause.into();
         if cause.to_string().contains("invalid peer certificate") {

@@ -120,6 +120,7 @@ pub trait SqlSession: Send {
 /// The sending methods of a session, each by an expression.
 ///
 /// A macro, because the connections of a client have no type in common.
+#[allow(unused_macros, reason = "each client has its feature")]
 macro_rules! sends {
     (
         |$session:ident, $message:ident, $receive:ident|
