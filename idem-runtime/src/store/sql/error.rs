@@ -62,7 +62,7 @@ impl SqlError {
         Self(SqlFailure::Tls(cause.into()))
     }
 
-    /// A lost connection, or a fault of TLS by the text of its cause.
+    /// A lost connection, or a TLS fault by its cause's text.
     ///
     /// For clients that do not tell one from the other.
     #[allow(dead_code, reason = "each client has its feature")]
