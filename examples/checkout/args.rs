@@ -37,6 +37,9 @@ pub struct Args {
     /// Duration of a payment, in milliseconds
     #[arg(long, value_name = "MS", default_value = "50", value_parser = millis)]
     pub slow: Duration,
+    /// A payment waits for Enter, before the card is charged and once more after it
+    #[arg(long, conflicts_with = "slow")]
+    pub by_hand: bool,
     /// How long a form can be submitted, 1 to 86400 seconds
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub life: Duration,

@@ -25,7 +25,7 @@ quantity.addEventListener("input", addUp);
 form.addEventListener("submit", () => {
   button.disabled = true;
   button.textContent = "Ordering…";
-  // Nobody is told when a visitor stops the page; and pressing it again costs nothing.
+  // A page gets no event when its visitor stops it, and a repeat costs nothing.
   setTimeout(switchOn, 5000);
 });
 

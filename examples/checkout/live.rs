@@ -36,6 +36,7 @@ pub(crate) struct Live(Arc<Mutex<Log>>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     counts: BTreeMap<&'static str, u64>,
+    pub(crate) submitted: u64,
     pub(crate) started: u64,
     pub(crate) ended: u64,
     /// The latest events, newest first.
@@ -51,6 +52,11 @@ impl Log {
 impl Live {
     pub(crate) fn look(&self) -> Log {
         self.log().clone()
+    }
+
+    /// Counts a form that arrived.
+    pub(crate) fn submitted(&self) {
+        self.log().submitted += 1;
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {

@@ -32,6 +32,8 @@ async fn rows(shop: &Shop) -> String {
     let calls = RESULTS.map(|result| (result, result, log.count(result)));
     counters(&mut html, "Calls", &calls);
     let running = log.started.saturating_sub(log.ended);
+    let forms = [("submitted", "submitted", log.submitted)];
+    counters(&mut html, "Forms", &forms);
     let bodies = [
         ("started", "started", log.started),
         ("running", "running now", running),

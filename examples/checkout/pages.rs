@@ -55,6 +55,7 @@ pub(crate) async fn explain(
     request: Request,
     next: Next,
 ) -> Response {
+    shop.live.submitted();
     let mut response = next.run(request).await;
     let status = response.status();
     let refusal = match response.extensions_mut().remove::<SubmitError>() {

@@ -1,9 +1,14 @@
 //! Double of the payment provider: another party, which recognizes a repeat by the caller's name for a charge.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
+use super::args::Args;
 use super::books::{Books, Charged};
 
 /// The test cards of the shop, as real providers have them.
@@ -20,10 +25,47 @@ pub(crate) const CARDS: [(&str, &str); 3] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     books: Books,
-    slow: Duration,
+    pace: Pace,
     /// Names of the charges that were refused because the bank was unreachable. They are not kept when the process
     /// ends: then the bank is unreachable once more.
     down: Arc<Mutex<HashSet<String>>>,
+}
+
+/// What a payment waits for, before the charge and after it: a caller killed in between has paid.
+#[derive(Clone, Debug)]
+enum Pace {
+    Latency(Duration),
+    /// A line of standard input.
+    Lines(Arc<Semaphore>),
+}
+
+impl Pace {
+    fn of(args: &Args) -> Self {
+        if !args.by_hand {
+            return Self::Latency(args.slow / 2);
+        }
+        let lines = Arc::new(Semaphore::new(0));
+        let read = Arc::clone(&lines);
+        thread::spawn(move || {
+            for _ in io::stdin().lines().map_while(Result::ok) {
+                read.add_permits(1);
+            }
+            // Without input nothing would end a payment.
+            read.close();
+        });
+        Self::Lines(lines)
+    }
+
+    async fn wait(&self) {
+        match self {
+            Self::Latency(half) => tokio::time::sleep(*half).await,
+            Self::Lines(lines) => {
+                if let Ok(line) = lines.acquire().await {
+                    line.forget();
+                }
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,21 +83,18 @@ pub(crate) struct Charge<'a> {
 pub(crate) struct ProviderDown;
 
 impl Provider {
-    /// A provider with this latency that keeps its charges in these books.
-    pub(crate) fn new(books: Books, slow: Duration) -> Self {
+    /// A provider with the latency of the arguments that keeps its charges in these books.
+    pub(crate) fn new(books: Books, args: &Args) -> Self {
         Self {
             books,
-            slow,
+            pace: Pace::of(args),
             down: Arc::default(),
         }
     }
 
     /// Charges a card once for each name.
     pub(crate) async fn charge(&self, charge: Charge<'_>) -> Result<Charged, ProviderDown> {
-        // Half of the latency before the charge, at most three seconds, and the rest after it: a caller killed in between
-        // has paid.
-        let before = (self.slow / 2).min(Duration::from_secs(3));
-        tokio::time::sleep(before).await;
+        self.pace.wait().await;
         if charge.card == "tok_down" && self.down().insert(charge.name.to_owned()) {
             return Err(ProviderDown);
         }
@@ -68,7 +107,7 @@ impl Provider {
                 eprintln!("checkout: the payment provider cannot write a charge: {error}");
                 ProviderDown
             })?;
-        tokio::time::sleep(self.slow.saturating_sub(before)).await;
+        self.pace.wait().await;
         Ok(charged)
     }
 

@@ -51,7 +51,7 @@ impl Shop {
             .map_err(|error| error.to_string())?;
         let shop = Self {
             engine,
-            provider: Provider::new(books.clone(), args.slow),
+            provider: Provider::new(books.clone(), args),
             books,
             live,
             form_life: args.life,

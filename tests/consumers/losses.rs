@@ -146,15 +146,15 @@ async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() 
     broker.send(&ids([1])).await;
     events.wait_for("completed", 1).await;
     // The cancellation arrives when the queue is there again.
-    proxy.delay(Duration::from_millis(300));
+    proxy.delay(Duration::from_hours(1));
     delete_queue(&broker).await;
     let (link, queue) = (broker.link().await, broker.queue.as_str());
     let (options, table) = (QueueDeclareOptions::durable(), FieldTable::default());
     let declared = link.channel.queue_declare(queue.into(), options, table);
     declared.await.unwrap();
+    proxy.delay(Duration::ZERO);
     let lost = format!("subscription lost: rabbitmq:%2F/{queue}: from-start");
     events.wait_for(&lost, 1).await;
-    proxy.delay(Duration::ZERO);
     broker.send(&ids([2])).await;
     events.wait_for("completed", 2).await;
     desk.close().await;

@@ -11,6 +11,7 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
         (&["--port", "x"], "invalid digit"),
         (&["--file", "no/such/place"], "cannot open no/such/place"),
         (&["--life", "0"], "`life` of `TokenIssuer`"),
+        (&["--by-hand", "--slow", "1"], "cannot be used with"),
     ] {
         let run = Command::new(program()).args(args).output().unwrap();
         let said = String::from_utf8(run.stderr).unwrap();

@@ -1,5 +1,6 @@
 //! The shop is killed half-way, or stopped.
 
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
@@ -10,14 +11,13 @@ use super::browser::{Visitor, order_of};
 use super::http::Response;
 use super::server::Server;
 
-/// Charges after three seconds, and would write the order after ten minutes.
 #[test]
 fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
-    let args = ["--file", file.to_str().unwrap(), "--slow"];
+    let args = ["--file", file.to_str().unwrap()];
     for by_form in [true, false] {
-        let shop = Server::start(&[&args[..], &["600000", "--fresh"]].concat());
+        let mut shop = Server::start(&[&args[..], &["--by-hand", "--fresh"]].concat());
         let (visitor, form) = Visitor::arrives(&shop);
         let request = if by_form {
             visitor.request(&form)
@@ -27,13 +27,14 @@ fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
         thread::scope(|scope| {
             let (request, address) = (&request, shop.address.clone());
             let lost = scope.spawn(move || request.try_send(&address));
+            shop.enter(1);
             shop.wait_for("charges", 1);
             assert_eq!(shop.sold(), (0, 1));
             shop.kill9();
             assert!(lost.join().unwrap().is_none());
         });
 
-        let shop = Server::start(&[&args[..], &["20"]].concat());
+        let shop = Server::start(&args);
         let visitor = visitor.follows(&shop);
         // The form waits until the lease of the dead process has expired; the API answers with `Retry-After`.
         let mut answer = request.send(&shop.address);
@@ -63,8 +64,8 @@ fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
 fn asked_to_stop_it_ends_what_a_client_began_that_is_gone() {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
-    let args = ["--file", file.to_str().unwrap(), "--slow", "1500"];
-    let shop = Server::start(&args);
+    let args = ["--file", file.to_str().unwrap(), "--by-hand"];
+    let mut shop = Server::start(&args);
     let (visitor, form) = Visitor::arrives(&shop);
     let request = order("ada", "k", r#"{"quantity": 1}"#);
     let gone = [
@@ -74,6 +75,8 @@ fn asked_to_stop_it_ends_what_a_client_began_that_is_gone() {
     shop.wait_for("started", 2);
     drop(gone);
     shop.terminate();
+    eventually("it stops", || TcpStream::connect(&shop.address).is_err());
+    shop.enter(4);
     assert_eq!(shop.wait().code(), Some(0));
 
     let shop = Server::start(&args);

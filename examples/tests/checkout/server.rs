@@ -61,6 +61,13 @@ impl Server {
         (self.count("orders"), self.count("charges"))
     }
 
+    /// Lets payments go on that wait for Enter, each for two.
+    pub(crate) fn enter(&mut self, lines: usize) {
+        for _ in 0..lines {
+            self.process.send("");
+        }
+    }
+
     pub(crate) fn kill9(mut self) {
         self.process.kill9();
     }

@@ -3,7 +3,7 @@
 
 use super::browser::Browser;
 use super::shop::Shop;
-use super::visitor::{FAST, arrive, buy, click, notice, order, pay_with, token, visitor};
+use super::visitor::{arrive, buy, click, notice, order, pay_with, token, visitor};
 
 async fn put_token(browser: &Browser, token: &str) {
     let put = "document.querySelector('#order-form [name=token]').value = arguments[0];";
@@ -12,7 +12,7 @@ async fn put_token(browser: &Browser, token: &str) {
 
 #[tokio::test]
 async fn a_form_that_is_refused_leaves_one_that_is_good() {
-    let shop = Shop::start(FAST);
+    let shop = Shop::start();
     let (owner, other) = tokio::join!(visitor(&shop), visitor(&shop));
     let (theirs, own) = (token(&owner).await, token(&other).await);
     assert_ne!(theirs, own);
@@ -55,7 +55,7 @@ async fn a_form_that_is_refused_leaves_one_that_is_good() {
 /// A reload sends the form again whose answer the page is.
 #[tokio::test]
 async fn a_reload_of_an_answer_gets_it_again_or_pays_at_last() {
-    let shop = Shop::start(FAST);
+    let shop = Shop::start();
     let visitor = visitor(&shop).await;
     let form = token(&visitor).await;
     pay_with(&visitor, "tok_chargeDeclined").await;

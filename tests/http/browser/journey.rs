@@ -6,12 +6,12 @@ use thirtyfour::Key;
 use super::browser::Browser;
 use super::shop::Shop;
 use super::visitor::{
-    FAST, SLOW, back, begin, buy, click, element, impatient_visitor, order, token, unguard, visitor,
+    back, begin, buy, click, element, impatient_visitor, order, repeat, token, unguard, visitor,
 };
 
 #[tokio::test]
 async fn a_visitor_that_moves_about_orders_once_for_each_cart() {
-    let shop = Shop::start(FAST);
+    let shop = Shop::start();
     let visitor = visitor(&shop).await;
     let form = token(&visitor).await;
     let quantity = element(&visitor, "#quantity").await;
@@ -52,7 +52,7 @@ async fn a_visitor_that_moves_about_orders_once_for_each_cart() {
 }
 
 /// Sends a form, opens or stops the page meanwhile, and repeats it.
-async fn again_meanwhile(shop: &Shop, visitor: &Browser, is_stopped: bool) {
+async fn again_meanwhile(shop: &mut Shop, visitor: &Browser, is_stopped: bool) {
     let form = token(visitor).await;
     begin(visitor, shop).await;
     if is_stopped {
@@ -64,23 +64,25 @@ async fn again_meanwhile(shop: &Shop, visitor: &Browser, is_stopped: bool) {
     // Its button was switched off, and comes back.
     visitor.wait_for_text("#buy", "Order and pay").await;
     assert_eq!(token(visitor).await, form, "the same cart");
-    buy(visitor).await;
+    repeat(visitor, shop).await;
+    order(visitor).await;
 }
 
 #[tokio::test]
 async fn a_visitor_that_does_not_wait_for_its_order_has_ordered() {
-    let shop = Shop::start(SLOW);
+    let mut shop = Shop::by_hand();
     let visitor = impatient_visitor(&shop).await;
-    again_meanwhile(&shop, &visitor, false).await;
+    again_meanwhile(&mut shop, &visitor, false).await;
     assert_eq!(shop.calls(), (1, 1));
     click(&visitor, "#again").await;
     visitor.wait_for_text("#buy", "Order and pay").await;
-    again_meanwhile(&shop, &visitor, true).await;
+    again_meanwhile(&mut shop, &visitor, true).await;
     assert_eq!(shop.calls(), (2, 2));
     click(&visitor, "#again").await;
     visitor.wait_for_text("#buy", "Order and pay").await;
     begin(&visitor, &shop).await;
     drop(visitor);
+    shop.pay();
     shop.wait_for("executed", 3).await;
     shop.assert_sold(3).await;
 }

@@ -4,7 +4,7 @@ use thirtyfour::Key;
 
 use super::browser::Browser;
 use super::shop::Shop;
-use super::visitor::{FAST, arrive, back, buy, element, visitor};
+use super::visitor::{arrive, back, buy, element, visitor};
 
 async fn wait_for_counter(browser: &Browser, counter: &str, count: &str) {
     let css = format!("#counters [data-counter={counter}] b");
@@ -19,7 +19,7 @@ async fn fill_in(browser: &Browser, packets: &str) {
 
 #[tokio::test]
 async fn pages_follow_by_themselves_where_there_are_scripts() {
-    let shop = Shop::start(FAST);
+    let shop = Shop::start();
     let visitor = visitor(&shop).await;
     let (watcher, scriptless) = tokio::join!(Browser::start(), Browser::without_javascript());
     for watcher in [&watcher, &scriptless] {

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use idem_harness::{HANG_LIMIT, TestDir, Worker};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
@@ -20,20 +19,45 @@ const PAID_CHARGES: &str = "SELECT count(*) FROM checkout_charges WHERE state = 
 pub(crate) struct Shop {
     process: Worker,
     pub(crate) addr: SocketAddr,
-    slow: Duration,
+    pace: Pace,
     books: TestDir,
 }
 
+/// How long a payment takes.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// No longer than a page needs.
+    Fast,
+    /// Until [`Shop::pay`].
+    ByHand,
+}
+
 impl Shop {
-    /// A shop with new books in a file. A payment takes so long.
-    pub(crate) fn start(slow: Duration) -> Self {
+    /// A shop with new books in a file.
+    pub(crate) fn start() -> Self {
+        Self::with(Pace::Fast)
+    }
+
+    /// A shop whose payments wait for [`pay`](Self::pay).
+    pub(crate) fn by_hand() -> Self {
+        Self::with(Pace::ByHand)
+    }
+
+    fn with(pace: Pace) -> Self {
         let books = TestDir::new("checkout").unwrap();
-        let (process, addr) = run(&books, slow, 0);
+        let (process, addr) = run(&books, pace, 0);
         Self {
             process,
             addr,
-            slow,
+            pace,
             books,
+        }
+    }
+
+    /// Ends a payment.
+    pub(crate) fn pay(&mut self) {
+        for _moment in ["before the charge", "after it"] {
+            self.process.send("");
         }
     }
 
@@ -42,13 +66,19 @@ impl Shop {
         format!("http://{}{path}", self.addr)
     }
 
+    /// Ends a payment once a counter has come so far.
+    pub(crate) async fn pay_after(&mut self, counter: &str, count: i64) {
+        self.wait_for(counter, count).await;
+        self.pay();
+    }
+
     pub(crate) fn kill9(&mut self) {
         self.process.kill9();
     }
 
     /// The same shop again at the same place, after it was killed.
     pub(crate) fn restart(&mut self) {
-        (self.process, self.addr) = run(&self.books, self.slow, self.addr.port());
+        (self.process, self.addr) = run(&self.books, self.pace, self.addr.port());
     }
 
     pub(crate) fn count(&self, counter: &str) -> i64 {
@@ -117,11 +147,14 @@ fn file(books: &TestDir) -> PathBuf {
     books.path().join("checkout.db")
 }
 
-fn run(books: &TestDir, slow: Duration, port: u16) -> (Worker, SocketAddr) {
+fn run(books: &TestDir, pace: Pace, port: u16) -> (Worker, SocketAddr) {
     let mut process = Worker::program(support::built("checkout"))
         .arg("--file")
         .arg(file(books))
-        .args(["--slow".to_owned(), slow.as_millis().to_string()])
+        .args(match pace {
+            Pace::Fast => &["--slow", "20"][..],
+            Pace::ByHand => &["--by-hand"],
+        })
         .args(["--port".to_owned(), port.to_string()])
         .spawn();
     let line = process.line_after("shop at http://");

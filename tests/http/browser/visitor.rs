@@ -9,19 +9,13 @@ use thirtyfour::{By, WebElement};
 use super::browser::Browser;
 use super::shop::Shop;
 
-/// Far enough apart for both clicks to be sent; see [`Browser::click_twice`].
-pub(crate) const APART: Duration = Duration::from_secs(1);
-
-/// A payment that is still being made when the second click comes.
-pub(crate) const SLOW: Duration = Duration::from_secs(6);
-
-/// A payment too short to wait for.
-pub(crate) const FAST: Duration = Duration::from_millis(20);
-
 /// Replaces the form by one without the script that disables the button.
 const UNGUARD: &str = "const form = document.getElementById('order-form'); \
     const card = form.elements.card.value; form.replaceWith(form.cloneNode(true)); \
     document.getElementById('card').value = card;";
+
+/// Far enough apart for both clicks to be sent; see [`Browser::click_twice`].
+pub(crate) const APART: Duration = Duration::from_secs(1);
 
 pub(crate) async fn visitor(shop: &Shop) -> Browser {
     let browser = Browser::start().await;
@@ -75,6 +69,13 @@ pub(crate) async fn begin(browser: &Browser, shop: &Shop) {
     shop.wait_for("started", before.0 + 1).await;
     assert_eq!(shop.calls(), before.1, "it is still being paid");
     assert_eq!(shop.count("running"), 1);
+}
+
+/// Sends the form again, whose payment is under way, and lets that end once the shop has the repeat.
+pub(crate) async fn repeat(browser: &Browser, shop: &mut Shop) {
+    let before = shop.count("submitted");
+    click(browser, "#buy").await;
+    shop.pay_after("submitted", before + 1).await;
 }
 
 pub(crate) async fn pay_with(browser: &Browser, card: &str) {

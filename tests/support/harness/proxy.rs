@@ -218,9 +218,10 @@ impl TcpProxy {
         self.shared.lock().announced.push(announced);
     }
 
-    /// Delays every reply by at least `delay`; zero ends it.
+    /// Delays every reply by at least `delay`; zero ends that, for delayed ones too.
     pub fn delay(&self, delay: Duration) {
         self.shared.lock().delay = delay;
+        self.shared.changed.notify_all();
     }
 
     pub fn stats(&self) -> ProxyStats {
@@ -395,12 +396,25 @@ impl Shared {
                 self.changed.notify_all();
                 let link = state.links.get_mut(&id);
                 let slow = link.and_then(|link| link.slow.take());
-                pass.then_some(slow.unwrap_or(state.delay))
+                pass.then_some(slow.ok_or(state.delay))
             };
             if let Some(delay) = delay {
-                thread::sleep(delay);
+                match delay {
+                    Ok(delay) => thread::sleep(delay),
+                    Err(delay) => self.wait_while_delayed(delay),
+                }
                 drop(client.write_all(&buffer[..length]));
             }
+        }
+    }
+
+    fn wait_while_delayed(&self, delay: Duration) {
+        if !delay.is_zero() {
+            let is_delayed = |state: &mut State| !state.delay.is_zero();
+            let woken = self
+                .changed
+                .wait_timeout_while(self.lock(), delay, is_delayed);
+            drop(woken.unwrap_or_else(PoisonError::into_inner));
         }
     }
 
