@@ -43,6 +43,9 @@ struct Arguments {
     /// An operation that takes a few seconds
     #[arg(long, value_name = "OPERATION")]
     slow: Option<Operation>,
+    /// An operation whose response is a stream that takes a few seconds
+    #[arg(long, value_name = "OPERATION")]
+    streamed: Option<Operation>,
     /// An operation that is done and answers with 4xx
     #[arg(long, value_name = "OPERATION")]
     rejected: Option<Operation>,
@@ -105,6 +108,7 @@ impl Arguments {
         };
         target = set(&self.elsewhere, target, Target::elsewhere);
         target = set(&self.slow, target, Target::slow);
+        target = set(&self.streamed, target, Target::streamed);
         target = set(&self.rejected, target, Target::rejected);
         target = set(&self.invalid, target, Target::invalid);
         target = set(&self.failing, target, Target::failing);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::Scheme;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
@@ -28,13 +29,46 @@ pub(super) async fn send(
     request: Request<Bytes>,
     patience: Duration,
 ) -> Result<ServerResponse, String> {
-    match timeout(patience, exchange(request)).await {
+    let exchange = async { collected(exchange(request).await?).await };
+    within(patience, exchange).await
+}
+
+/// Sends a request, and returns when the response has begun.
+pub(super) async fn begin(
+    request: Request<Bytes>,
+    patience: Duration,
+) -> Result<Response<Incoming>, String> {
+    within(patience, exchange(request)).await
+}
+
+/// Reads the rest of a response.
+pub(super) async fn rest(
+    response: Response<Incoming>,
+    patience: Duration,
+) -> Result<ServerResponse, String> {
+    within(patience, collected(response)).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    exchange: impl Future<Output = Result<T, Unanswered>>,
+) -> Result<T, String> {
+    match timeout(patience, exchange).await {
         Ok(answer) => answer.map_err(|error| format!("no response: {error}")),
         Err(_) => Err(format!("no response within {patience:?}")),
     }
 }
 
-async fn exchange(mut request: Request<Bytes>) -> Result<ServerResponse, Unanswered> {
+async fn collected(response: Response<Incoming>) -> Result<ServerResponse, Unanswered> {
+    let (parts, body) = response.into_parts();
+    Ok(ServerResponse {
+        status: parts.status,
+        headers: parts.headers,
+        body: body.collect().await?.to_bytes(),
+    })
+}
+
+async fn exchange(mut request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered> {
     let uri = request.uri().clone();
     let authority = uri.authority().ok_or("the address has no host")?;
     let secure = match uri.scheme() {
@@ -62,26 +96,14 @@ async fn exchange(mut request: Request<Bytes>) -> Result<ServerResponse, Unanswe
     }
 }
 
-async fn over<S>(stream: S, request: Request<Bytes>) -> Result<ServerResponse, Unanswered>
+async fn over<S>(stream: S, request: Request<Bytes>) -> Result<Response<Incoming>, Unanswered>
 where
     S: Read + Write + Unpin + Send + 'static,
 {
     let (mut sender, connection) = handshake(stream).await?;
-    let exchange = async {
-        let response = sender.send_request(request.map(Full::new)).await?;
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
-        Ok(ServerResponse {
-            status: parts.status,
-            headers: parts.headers,
-            body,
-        })
-    };
-    tokio::select! {
-        answer = exchange => answer,
-        // A connection that ends first has an error, or left the exchange without a response.
-        Err(error) = connection => Err(error.into()),
-    }
+    // It ends with the response, which has its error.
+    tokio::spawn(connection);
+    Ok(sender.send_request(request.map(Full::new)).await?)
 }
 
 fn tls() -> Result<Arc<ClientConfig>, Unanswered> {

@@ -71,6 +71,7 @@ pub struct Target {
     pub(super) other_caller: Option<HeaderMap>,
     pub(super) elsewhere: Option<Operation>,
     pub(super) slow: Option<Operation>,
+    pub(super) streamed: Option<Operation>,
     pub(super) release: Option<(Duration, ServerHook<()>)>,
     pub(super) rejected: Option<Operation>,
     pub(super) invalid: Option<Operation>,
@@ -98,6 +99,7 @@ impl Target {
             other_caller: None,
             elsewhere: None,
             slow: None,
+            streamed: None,
             release: None,
             rejected: None,
             invalid: None,
@@ -143,7 +145,16 @@ impl Target {
         self
     }
 
-    /// A function that ends the running request of [`slow`](Self::slow). By default it ends by itself.
+    /// A protected operation whose response is a stream, such as `text/event-stream`, that takes a few seconds.
+    ///
+    /// A repeat is sent when the response has begun.
+    pub fn streamed(mut self, operation: Operation) -> Self {
+        self.streamed = Some(operation);
+        self
+    }
+
+    /// A function that ends the running request of [`slow`](Self::slow), and the response of
+    /// [`streamed`](Self::streamed). By default they end by themselves.
     ///
     /// It is called once for two requests: after the first response, or after this time, because a server may let the
     /// later request wait. A later request with the same number must end by itself.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
+use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::client;
@@ -136,6 +137,19 @@ impl<'t> Tester<'t> {
         let request = self.request(asked)?;
         let answer = client::send(request, self.target.patience).await;
         answer.or_else(|reason| failed("a response", reason))
+    }
+
+    /// Sends a request, and returns when the response has begun.
+    pub(super) async fn begin(&self, asked: &Asked) -> Checked<Response<Incoming>> {
+        let request = self.request(asked)?;
+        let begun = client::begin(request, self.target.patience).await;
+        begun.or_else(|reason| failed("the begin of a response", reason))
+    }
+
+    /// The whole of a response that has begun.
+    pub(super) async fn rest(&self, begun: Response<Incoming>) -> Checked<ServerResponse> {
+        let answer = client::rest(begun, self.target.patience).await;
+        answer.or_else(|reason| failed("the rest of a response", reason))
     }
 
     /// The response, which must be a success.

@@ -27,6 +27,7 @@ use super::setup;
 use super::shop::Served;
 
 const SLOW: &str = r#"POST /slow {"quantity": {number}}"#;
+const STREAMED: &str = r#"POST /streamed {"quantity": {number}}"#;
 const ORDER: &str = r#"POST /orders {"items": ["tea", "cake"], "quantity": {number}}"#;
 
 /// Runs the program with these arguments, beside the server of this thread.
@@ -70,6 +71,8 @@ async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run()
     let of = |table, operation| owned(&[table, &met, "--operation", operation]);
     let total = ["--effects", "GET /total", "--effects-at", "/total"];
     let slow = ["--slow", SLOW];
+    let streamed = ["--streamed", STREAMED];
+    let streaming = "passed         2.6           must    streaming";
     let one = ["--allow", "missing"];
     let both = ["--allow", "missing", "--allow", "suite_missing"];
     let second = ["--operation", "POST /nothing"];
@@ -78,6 +81,7 @@ async fn exit_codes_tell_a_met_specification_from_a_failed_row_and_from_no_run()
         (draft(&met, &[]), 0, "0 failed"),
         (draft(&met, &total), 0, "passed         suite: edge"),
         (draft(&met, &slow), 0, concurrent),
+        (draft(&met, &streamed), 0, streaming),
         (draft(&met, &["--markdown"]), 0, "| 2.6 | should |"),
         (draft(&failing, &[]), 1, "got:      201"),
         (draft("http://127.0.0.1:1", &[]), 2, "got no response"),

@@ -145,6 +145,7 @@ async fn a_row_that_lacks_an_ability_of_the_target_names_it() {
         ("retry_of_5xx", "failing"),
         ("one_effect", "effects"),
         ("concurrent", "slow"),
+        ("streaming", "streamed"),
         ("running", "slow"),
         ("conflict_needs_no_correction", "slow"),
         ("composite", "other_caller"),

@@ -12,8 +12,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, get, post};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http_body_util::channel::Channel;
 use idem_conformance::http::{Operation, Specification, Target};
 use idem_runtime::Engine;
 use idem_runtime::clock::ManualClock;
@@ -31,6 +33,9 @@ pub(super) const HANG_LIMIT: Duration = Duration::from_secs(300);
 
 /// The time after which a blocked request is considered waiting.
 pub(super) const WAIT: Duration = Duration::from_millis(200);
+
+/// The content type of streamed orders.
+const EVENTS: &str = "text/event-stream";
 
 /// A service and its surroundings.
 pub(super) type Around = fn(Router) -> Router;
@@ -58,6 +63,7 @@ pub(super) struct ShopSetup {
 #[derive(Default)]
 struct Slow {
     begun: BTreeSet<Bytes>,
+    streamed: BTreeSet<Bytes>,
     ended: BTreeSet<Bytes>,
 }
 
@@ -86,14 +92,22 @@ impl Shop {
     }
 }
 
-/// Of two requests for a slow order, a refusal ends the other.
+/// Of two requests for a slow order, a refusal ends the other; of two for a streamed one, the second response both.
 async fn ends_slow(State(shop): State<Shop>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
     let response = next
         .run(Request::from_parts(parts, Body::from(body.clone())))
         .await;
-    shop.slow.send_modify(|slow| _ = slow.ended.insert(body));
+    let is_stream = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|it| it == EVENTS);
+    shop.slow.send_modify(|slow| {
+        if !(is_stream && slow.streamed.insert(body.clone())) {
+            slow.ended.insert(body);
+        }
+    });
     response
 }
 
@@ -113,6 +127,21 @@ async fn slow(State(shop): State<Shop>, body: Bytes) -> Response {
     let ends = orders.wait_for(|slow| slow.ended.contains(&body));
     ends.await.unwrap();
     Json(json!({ "id": id })).into_response()
+}
+
+async fn streamed(State(shop): State<Shop>, body: Bytes) -> Response {
+    let event = format!("data: {}\n\n", shop.order());
+    let mut orders = shop.slow.subscribe();
+    shop.slow
+        .send_modify(|slow| _ = slow.begun.insert(body.clone()));
+    let (mut sender, events) = Channel::<Bytes>::new(1);
+    sender.send_data(event.into()).await.unwrap();
+    tokio::spawn(async move {
+        let ends = orders.wait_for(|slow| slow.ended.contains(&body));
+        ends.await.unwrap();
+        drop(sender);
+    });
+    ([(CONTENT_TYPE, EVENTS)], Body::new(events)).into_response()
 }
 
 async fn rejected(State(shop): State<Shop>) -> Response {
@@ -213,6 +242,7 @@ impl Served {
             .route("/orders", any(order))
             .route("/refunds", any(order))
             .route("/slow", post(slow))
+            .route("/streamed", post(streamed))
             .route("/rejected", post(rejected))
             .route("/failing", post(failing))
             .with_state(shop.clone());
@@ -263,6 +293,7 @@ impl Served {
             .other_caller(caller("eve"))
             .elsewhere(of(Method::POST, "/refunds"))
             .slow(of(Method::POST, "/slow"))
+            .streamed(of(Method::POST, "/streamed"))
             .rejected(of(Method::POST, "/rejected"))
             .invalid(Operation::post("/orders").json(r#"{"quantity": -1}"#))
             .failing(of(Method::POST, "/failing"))

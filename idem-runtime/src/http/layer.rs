@@ -65,7 +65,7 @@ use crate::policy::{
 /// | by its status: release | it, streamed | is executed |
 /// | by its status: unknown | it, streamed | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) determines the outcome or an operator [resolves](Self::entry) it |
 /// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, streamed, once the limit is exceeded | 500 `answer-lost` |
-/// | a stream of a status below 400, to be stored | it, streamed while it is recorded | 500 `outcome-unknown` with `Retry-After` until its end; then all of it: [streams](#streams) |
+/// | a stream of a status below 400, to be stored | it, streamed while it is recorded | 409 `request-running` with `Retry-After` until its end; then all of it: [streams](#streams) |
 /// | 101, to be stored | it, streamed | 500 `answer-lost` |
 /// | its body ends with an error | the part before the error, and the error | by [`StatusPolicy::ambiguous`] |
 /// | none: the handler panicked, the service failed | the panic, the error | by [`StatusPolicy::ambiguous`] |
@@ -84,22 +84,22 @@ use crate::policy::{
 ///
 /// Before the first byte leaves, the outcome in the record is unknown. A crash in the middle thus leaves it unknown, and
 /// never starts the handler again. The record is not renewed during the stream, and is the same
-/// after a crash: a repeat gets the retryable 500 below in both cases, never the 409 of a running request. Where the
+/// after a crash: a repeat gets 409 `request-running` in both cases, at once, until `max_run` has passed. Where the
 /// store does not confirm the record in time, [`on_unconfirmed`](Self::on_unconfirmed) decides whether the client gets
 /// the stream or 503 `answer-unconfirmed`; the recording goes on in both cases. The end of the stream reaches the client before it
-/// is stored: a repeat that comes at once may still get the 500.
+/// is stored: a repeat that comes at once may still get the 409.
 ///
 /// | the stream | its client | the key, or a repeat |
 /// |---|---|---|
-/// | goes on | gets it as it comes | 500 `outcome-unknown`, `retryable` for `max_run`, with `Retry-After` |
+/// | goes on | gets it as it comes | 409 `request-running`, with `Retry-After` |
 /// | has ended | has it | the stored response |
-/// | breaks off, or panics | gets the error, the panic | 500 `outcome-unknown`, by [`StatusPolicy::ambiguous`] |
+/// | breaks off, or panics | gets the error, the panic | as that of a server that is killed |
 /// | goes on when its client leaves | | is recorded to its end: the stored response |
 /// | exceeds [`max_response_bytes`](Self::max_response_bytes), or [`max_run`](Self::max_run) | gets the rest as it comes | 500 `answer-lost` |
-/// | has a server that is killed | is cut off | 500 `outcome-unknown` |
+/// | has a server that is killed | is cut off | 409 `request-running` for `max_run`, then 500 `outcome-unknown` |
 ///
 /// With a [`reconcile`](Self::reconcile) hook, and with [`StatusPolicy::ambiguous`] of [`KeyVerdict::Release`](super::KeyVerdict::Release), the
-/// claim is held until the end of the stream instead: a repeat gets 409 `request-running`, and after a crash the hook
+/// claim is held until the end of the stream instead: a repeat waits as for any running request, and after a crash the hook
 /// decides, or the request is executed again. All servers of a layer have the hook, or none: the hook of one would be
 /// called while another streams. Of a handler that answers after its lease the store must confirm the claim, as
 /// `on_unconfirmed` says.

@@ -24,7 +24,7 @@
 //! | repeats a request refused with nothing done (by default 400, 403, 404, 422, 429, 503, …), or that got a challenge (401, 428, 402 with a demand for payment, …) | the handler's new response | [`StatusPolicy`] |
 //! | repeats one of unknown outcome (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
 //! | repeats one whose attempts all crashed | 500 `attempts-exhausted` | [`max_attempts`](IdempotencyLayer::max_attempts) |
-//! | repeats one whose response is being streamed, or was cut off | 500 `outcome-unknown` with `Retry-After`; once the stream has ended, the response | [streams](IdempotencyLayer#streams) |
+//! | repeats one whose response is being streamed, or was cut off | 409 `request-running` with `Retry-After`; once the stream has ended, the response; `max_run` after a cut, 500 `outcome-unknown` | draft, 2.6: [streams](IdempotencyLayer#streams) |
 //! | repeats one whose response was too large, or a stream that is not recorded | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`], [`record_streams`](IdempotencyLayer::record_streams) |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
 //! | any, of a layer with a setting out of its bounds | 500 `misconfigured` | RFC 9110, 15.6.1 |

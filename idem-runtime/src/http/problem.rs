@@ -29,14 +29,14 @@ use crate::error::{Error, ErrorKind, random_urn};
 /// | <a id="caller-unknown"></a>`caller-unknown` | 403 | the layer's scope found no owner of the key |
 /// | <a id="token-invalid"></a>`token-invalid` | 403 | the one-time token is not for this caller and request |
 /// | <a id="token-expired"></a>`token-expired` | 403 | it has expired, and no answer to it is stored |
-/// | <a id="request-running"></a>`request-running` | 409 | the first request is still running; `Retry-After` of 1 or 2 s |
+/// | <a id="request-running"></a>`request-running` | 409 | the first request is still running, or its answer is being [streamed](super::IdempotencyLayer#streams), or was cut off less than `max_run` ago; `Retry-After` of 1 or 2 s |
 /// | <a id="request-repeated"></a>`request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
 /// | <a id="body-timeout"></a>`body-timeout` | 408 | it did not arrive in the layer's time |
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
 /// | <a id="key-reused"></a>`key-reused` | 422 | the key was sent before with another request |
 /// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
-/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated. While the answer to it is [streamed](super::IdempotencyLayer#streams): `retryable`, with `Retry-After` of 2 s |
+/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated |
 /// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | <a id="answer-lost"></a>`answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | <a id="misconfigured"></a>`misconfigured` | 500 | a mistake in the server's own settings |
@@ -87,8 +87,8 @@ pub struct Problem {
 const SOON: Duration = Duration::from_secs(2);
 
 /// The detail of a repeat during a stream, or after its crash.
-const STREAMED: &str = "the answer to the first request with this key is being streamed, or was cut off, and it is not \
-    repeated: send this one again later to get it";
+const STREAMED: &str = "the answer to the first request with this key is being streamed, or was cut off: send this one \
+    again later";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -496,15 +496,21 @@ refusals! {
 /// Without the name of the operation, and without details that are for the operator only.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
-        let mut problem = Self::of(error.kind());
+        let retry_after = error.retry_after();
+        let mut problem = match (error.kind(), retry_after) {
+            // The record does not tell a stream from its crash. Draft, 2.6: 409 during the stream.
+            (ErrorKind::Unknown { .. }, Some(retry_after)) => {
+                let mut problem = Self::of(&ErrorKind::Running { retry_after });
+                STREAMED.clone_into(&mut problem.detail);
+                problem
+            }
+            (kind, _) => Self::of(kind),
+        };
         problem.instance = Some(error.instance().to_owned());
         problem.is_retryable = error.is_retryable();
-        problem.retry_after = error.retry_after();
+        problem.retry_after = retry_after;
         if matches!(error.kind(), ErrorKind::Running { .. }) {
             problem.retry_after = problem.retry_after.map(|left| left.min(SOON));
-        }
-        if problem.is_retryable && matches!(error.kind(), ErrorKind::Unknown { .. }) {
-            STREAMED.clone_into(&mut problem.detail);
         }
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             // The client has nothing to change, whatever the operator has to repair first.

@@ -37,8 +37,7 @@ use crate::policy::{OnDuplicate, Policy};
 /// | [`echo_key`](Self::echo_key) | no | yes | yes | yes | no | no | no |
 ///
 /// Requirements outside the layer (authentication, transactions) are in each constructor's text. A repeat while a stored
-/// response is streamed is a retryable 500 `outcome-unknown`, in the words of [`refusals`](Self::refusals), or, where
-/// ambiguous outcomes are released, treated as that of a running request.
+/// response is streamed is refused as that of a running request.
 ///
 /// A profile is printed (`Display`) with one line for each setting:
 ///

@@ -57,6 +57,8 @@ pub(super) enum Check {
     Running(RefusalShape),
     /// Of two requests at once the later one waits or is refused.
     RunningOrWait(RefusalShape),
+    /// A repeat is refused while the first answer is streamed.
+    Streaming(RefusalShape),
     /// The answer of two requests at once is that of repeats.
     AfterRunning,
     /// Answers are kept so long.
@@ -117,6 +119,7 @@ impl Check {
             Self::Echoes => repeat::echoes(tester).await,
             Self::Running(refusal) => running::refuses(tester, refusal).await,
             Self::RunningOrWait(refusal) => running::waits_or_refuses(tester, refusal).await,
+            Self::Streaming(refusal) => running::refuses_while_streaming(tester, refusal).await,
             Self::AfterRunning => running::leaves_the_answer(tester).await,
             Self::Keeps(life) => time::keeps(tester, *life).await,
             Self::Expires => time::expires(tester).await,
@@ -172,6 +175,10 @@ impl Check {
             }
             Self::RunningOrWait(refusal) => format!(
                 "of two requests at once one gets the other's answer, or {}",
+                refusal.phrase()
+            ),
+            Self::Streaming(refusal) => format!(
+                "a repeat while the first answer is streamed gets {}",
                 refusal.phrase()
             ),
             Self::AfterRunning => {

@@ -2,6 +2,8 @@
 
 use std::pin::pin;
 
+use tokio::time::timeout;
+
 use super::super::refusal::RefusalShape;
 use super::super::response::ServerResponse;
 use super::super::result::{Checked, failed, need};
@@ -72,6 +74,39 @@ pub(super) async fn waits_or_refuses(tester: &Tester<'_>, refusal: &RefusalShape
     if !other.equals(&won) {
         refusal.verify(&other)?;
     }
+    effects.are(1).await
+}
+
+/// A repeat is refused while the first answer is streamed.
+pub(super) async fn refuses_while_streaming(
+    tester: &Tester<'_>,
+    refusal: &RefusalShape,
+) -> Checked {
+    let streamed = tester.target.streamed.as_ref();
+    let streamed = need(
+        streamed,
+        "an operation whose response is a stream (`streamed`)",
+    )?;
+    let asked = tester.asked(streamed);
+    let effects = tester.effects().await?;
+    let first = tester.begin(&asked).await?;
+    let mut second = pin!(tester.send(&asked));
+    let refused = match &tester.target.release {
+        None => second.await,
+        Some((after, release)) => {
+            let early = timeout(*after, &mut second).await;
+            release.call(()).await;
+            match early {
+                Ok(answer) => answer,
+                Err(_) => second.await,
+            }
+        }
+    };
+    let first = tester.rest(first).await?;
+    if !first.is_success() {
+        return failed("a success that is streamed", first.shown());
+    }
+    refusal.verify(&refused?)?;
     effects.are(1).await
 }
 

@@ -56,10 +56,7 @@ table! {
     "2.6" Should "one_effect": "A retry is not processed." => OneEffect;
     "2.6" Must "concurrent": "A retry before the first request completed is a conflict." => Running(RUNNING);
     "2.6" Must "streaming": "A retry while the first response is streamed is a conflict."
-        => CannotBeMet(
-            "the outcome is unknown in the record from the first byte on, so that no crash starts a second handler, \
-             and is the same after a crash: the retry gets a retryable 500 `outcome-unknown`",
-        );
+        => Streaming(RUNNING);
     "2.7" Should "missing": "A missing key is a 400 with a link to documentation."
         => Refuses(KeyCase::Missing, INVALID.documented());
     "2.7" Should "reused": "A key with another payload is a 422 with a link to documentation."

@@ -53,10 +53,7 @@ table! {
     PAGE States "delete": "A key has no effect on DELETE." => Ignores(Method::DELETE);
     LOW_LEVEL States "running": "A request whose key is in use is a 409." => Running(RUNNING);
     LOW_LEVEL States "streaming": "A request whose key is in use for a streamed response is a 409."
-        => CannotBeMet(
-            "the outcome is unknown in the record from the first byte on, so that no crash starts a second handler, \
-             and is the same after a crash: the request gets a retryable 500 `outcome_unknown`",
-        );
+        => Streaming(RUNNING);
     LOW_LEVEL States "replayed": "A replayed response has `Idempotent-Replayed: true`." => Marks(Usual);
     LOW_LEVEL States "replayed_500": "A replayed error has `Idempotent-Replayed: true`." => Marks(Failing);
     LOW_LEVEL States "limits": "Rate limits stand before the keys: a 429 is not saved."

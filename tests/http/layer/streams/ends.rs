@@ -10,9 +10,7 @@ use idem_runtime::{OnRunning, Reconciled};
 
 use super::super::bodies::next;
 use super::shop::{BOLD, BOTH, FUSE, PANIC, Set, Shop, TRAILER, TWO, spawn_next};
-use crate::client::{
-    LOST, REUSED, RUNNING, UNKNOWN, data, order, others, patiently, ran, replayed,
-};
+use crate::client::{LOST, REUSED, RUNNING, data, order, others, patiently, ran, replayed};
 
 /// What becomes of a stream after its first event.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +42,13 @@ async fn each_end_of_a_stream_decides_what_a_repeat_gets() {
     );
     let both = replayed(BOTH);
     for (number, (set, meanwhile, then, event, repeat)) in [
-        (careful, UNKNOWN, Ends, value, both),
-        (careful, UNKNOWN, EndsBadly, value, both),
-        (careful, UNKNOWN, BreaksOff, unknown, UNKNOWN),
-        (careful, UNKNOWN, Panics, unknown, UNKNOWN),
-        (careful, UNKNOWN, Outlasts, endless, LOST),
-        (draft, UNKNOWN, BreaksOff, unknown, UNKNOWN),
-        (limited, UNKNOWN, GoesOn, large, LOST),
+        (careful, RUNNING, Ends, value, both),
+        (careful, RUNNING, EndsBadly, value, both),
+        (careful, RUNNING, BreaksOff, unknown, RUNNING),
+        (careful, RUNNING, Panics, unknown, RUNNING),
+        (careful, RUNNING, Outlasts, endless, LOST),
+        (draft, RUNNING, BreaksOff, unknown, RUNNING),
+        (limited, RUNNING, GoesOn, large, LOST),
         (unrecorded, LOST, GoesOn, endless, LOST),
         // The claim is held.
         (BOLD, RUNNING, Ends, value, both),

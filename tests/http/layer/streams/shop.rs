@@ -197,7 +197,7 @@ impl Drop for HandlersBody {
 }
 
 pub(super) fn assert_streaming(answer: &Answer) {
-    assert_eq!(answer.problem(), (500, "outcome-unknown"));
+    assert_eq!(answer.problem(), (409, "request-running"));
     let document = answer.json();
     assert_eq!(document["retryable"], true);
     let detail = document["detail"].as_str().unwrap();
