@@ -51,7 +51,12 @@ fn krate(attrs: &[Attribute], errors: &mut Errors) -> Path {
         let path = |input: ParseStream<'_>| {
             or_usage(input.parse::<Token![crate]>(), usage)?;
             or_usage(input.parse::<Token![=]>(), usage)?;
-            or_usage(input.call(Path::parse_mod_style), usage)
+            let path = or_usage(input.call(Path::parse_mod_style), usage)?;
+            if input.is_empty() {
+                Ok(path)
+            } else {
+                Err(input.error(usage))
+            }
         };
         let path = match &attr.meta {
             Meta::List(_) => attr.parse_args_with(path),

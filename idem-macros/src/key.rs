@@ -20,7 +20,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    pub(crate) fn new(expr: Expr) -> Result<Self> {
+    /// `names`: the arguments of the function.
+    pub(crate) fn new(expr: Expr, names: &[String]) -> Result<Self> {
         Ok(match unwrapped(expr) {
             Expr::Tuple(tuple) if tuple.elems.len() > MAX_ELEMENTS => {
                 let message = format!(
@@ -33,12 +34,15 @@ impl Value {
                 tuple
                     .elems
                     .into_iter()
-                    .map(Self::new)
+                    .map(|element| Self::new(element, names))
                     .collect::<Result<_>>()?,
             ),
             other => match literal(&other) {
                 Some(text) => Self::Format(text.clone(), Format::of(text, A_TUPLE)?),
-                None => Self::Expr(other),
+                None => {
+                    check_texts(&other, names)?;
+                    Self::Expr(other)
+                }
             },
         })
     }
@@ -202,13 +206,46 @@ fn collect(tokens: TokenStream, found: &mut Vec<(String, Span)>) {
     }
 }
 
+/// Refuses a text within the expression that looks like its format string.
+///
+/// `&"{order}"` is the same text for every call: a literal is formatted as the whole value, or by a macro.
+pub(crate) fn check_texts(expr: &Expr, names: &[String]) -> Result<()> {
+    unformatted(expr.to_token_stream(), names).map_or(Ok(()), |(name, span)| {
+        let message = format!(
+            "`{{{name}}}` is not filled in here; write the string literal without anything around it, or \
+             `format!(\"{{{name}}}\")`"
+        );
+        Err(Error::new(span, message))
+    })
+}
+
+/// The first of `names` that a string literal outside of macros captures, and the span of the literal.
+fn unformatted(tokens: TokenStream, names: &[String]) -> Option<(String, Span)> {
+    // An identifier and `!` before a group: its tokens are those of a macro.
+    let (mut after_name, mut of_macro) = (false, false);
+    for token in tokens {
+        let found = match &token {
+            TokenTree::Group(group) if !of_macro => unformatted(group.stream(), names),
+            TokenTree::Literal(_) => first(token.clone().into(), names),
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
+        }
+        let is_bang = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '!');
+        of_macro = after_name && is_bang;
+        after_name = matches!(token, TokenTree::Ident(_));
+    }
+    None
+}
+
 fn bare(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_constant, mentions, variables};
+    use super::{check_texts, is_constant, mentions, variables};
     use syn::{Expr, parse_str};
 
     fn expr(text: &str) -> Expr {
@@ -240,6 +277,29 @@ mod tests {
         let names = variables(&expr(text)).into_iter().map(|(name, _)| name);
         let names: Vec<String> = names.collect();
         assert_eq!(names, ["a", "d", "f", "i", "j", "k", "l"]);
+    }
+
+    #[test]
+    fn a_text_is_formatted_by_a_macro_alone() {
+        let names = ["id".to_owned()];
+        for text in [
+            "&\"{id}\"",
+            "\"{id}\".to_owned()",
+            "String::from(\"a {id:?}\")",
+            "[f(1), \"{id}\"]",
+            "a && !(\"{id}\" == b)",
+        ] {
+            assert!(check_texts(&expr(text), &names).is_err(), "{text}");
+        }
+        for text in [
+            "format!(\"{id}\")",
+            "a::format![(\"{id}\")].trim()",
+            "\"{{id}}\".len()",
+            "f(\"{other}\", id)",
+            "id",
+        ] {
+            assert!(check_texts(&expr(text), &names).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use syn::{Error, Expr, Result};
 
 pub(super) fn key(key: Expr, function: &Function<'_>) -> Result<Value> {
     let checked = check(&key, function);
-    let value = Value::new(key)?;
+    let value = Value::new(key, &function.names)?;
     checked.map(|()| value)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn scope(scope: Scope<Expr>, function: &Function<'_>) -> Result<Scope
          `scope = \"{tenant}\"`"
             .to_owned()
     });
-    let value = Value::new(scope)?;
+    let value = Value::new(scope, &function.names)?;
     match misspelt.or(constant) {
         Some(message) => Err(Error::new(span, message)),
         None => Ok(Scope::Of(value)),

@@ -18,7 +18,10 @@ pub(super) fn plan(label: Expr, function: &Function<'_>) -> Result<Label> {
     check(&label, function)?;
     Ok(match key::literal(&label) {
         Some(text) => Label::Format(text.clone()),
-        None => Label::Expr(label),
+        None => {
+            key::check_texts(&label, &function.names)?;
+            Label::Expr(label)
+        }
     })
 }
 

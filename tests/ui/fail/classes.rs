@@ -105,6 +105,13 @@ enum OptionWithoutValue {
 }
 
 #[derive(Classify)]
+#[classify(crate = ::idem_runtime, crate = ::idem_runtime)]
+enum OptionTwice {
+    #[class(business)]
+    Declined,
+}
+
+#[derive(Classify)]
 enum DelegateNeedsOneField {
     #[class(delegate)]
     Network(u8, u8),

@@ -48,6 +48,12 @@ async fn placeholder_empty(order: u64) -> Result<u64, Error> { Ok(order) }
 #[idempotent(key = "{order.id}")]
 async fn placeholder_field(order: u64) -> Result<u64, Error> { Ok(order) }
 
+#[idempotent(key = "{order}".to_owned(), fingerprint = none)]
+async fn text_of_a_method(order: u64) -> Result<u64, Error> { Ok(order) }
+
+#[idempotent(key = (tenant, &"{order}"), fingerprint = none)]
+async fn text_by_reference(tenant: u64, order: u64) -> Result<u64, Error> { Ok(tenant + order) }
+
 #[idempotent(key = "order-{order}}")]
 async fn placeholder_not_opened(order: u64) -> Result<u64, Error> { Ok(order) }
 

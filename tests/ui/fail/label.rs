@@ -28,6 +28,9 @@ async fn misspelt_in_a_format_string(order: u64) -> Result<u64, Error> { Ok(orde
 #[idempotent(key = order, label = idem_runtime::key::redacted(&ordre, 4), on_error = release)]
 async fn misspelt_in_an_expression(order: u64) -> Result<u64, Error> { Ok(order) }
 
+#[idempotent(key = order, label = &"order {order}", on_error = release)]
+async fn text_by_reference(order: u64) -> Result<u64, Error> { Ok(order) }
+
 #[idempotent(key = order, lable = "order {order}", on_error = release)]
 async fn misspelt(order: u64) -> Result<u64, Error> { Ok(order) }
 

@@ -21,4 +21,7 @@ async fn by_analogy(order: u64) -> Result<u64, Error> { Ok(order) }
 #[idempotent(key = order, scope = Public, on_error = release)]
 async fn as_a_variant(order: u64) -> Result<u64, Error> { Ok(order) }
 
+#[idempotent(key = order, scope = String::from("{tenant}"), on_error = release)]
+async fn text_in_a_call(order: u64, tenant: &str) -> Result<u64, Error> { Ok(order) }
+
 fn main() {}
