@@ -197,27 +197,43 @@ async fn a_renewal_that_outlives_its_claim_leaves_the_key_free(fixture: Fixture)
     }
 }
 
-/// A task's step outlives the answer.
+/// A task's step outlives the answer: its end, or the request that records it.
 async fn a_step_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
-    let claim = claimed(fixture.pay()).await;
-    let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
-    let (context, starts, through) = (claim.context(), Arc::clone(&begun), Arc::clone(&go_on));
-    let left_over = tokio::spawn(async move {
-        let part = async |_| {
-            starts.add_permits(1);
-            through.acquire().await.unwrap().forget();
-            receipt(1)
-        };
-        context.step("mail", part).await
-    });
-    begun.acquire().await.unwrap().forget();
-    let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
-    completed.await.unwrap();
-    fixture.pass_in_store(Duration::from_secs(1));
-    go_on.add_permits(1);
-    assert_running(&refusal(left_over.await.unwrap()));
-    let again = fixture.pay_far().run(|_| async { receipt(2) });
-    assert_eq!(until(&fixture, again).await, receipt(2));
+    for is_sent in [false, true] {
+        let _row = Row::new(&fixture, ("it is sent before", is_sent));
+        let claim = claimed(fixture.pay()).await;
+        let [begun, go_on] = [(), ()].map(|()| Arc::new(Semaphore::new(0)));
+        let (context, starts, through) = (claim.context(), Arc::clone(&begun), Arc::clone(&go_on));
+        let left_over = tokio::spawn(async move {
+            let part = async |_| {
+                starts.add_permits(1);
+                through.acquire().await.unwrap().forget();
+                receipt(1)
+            };
+            context.step("charge", part).await
+        });
+        begun.acquire().await.unwrap().forget();
+        let appended = fixture.count(StoreOperation::Append);
+        if is_sent {
+            fixture.fail(StoreOperation::Append, [Fault::Held]);
+            go_on.add_permits(1);
+            sent(&fixture, StoreOperation::Append, appended + 1).await;
+        }
+        let completed = claim.complete_for(Receipt { run: 1 }, Duration::ZERO);
+        completed.await.unwrap();
+        fixture.pass_in_store(Duration::from_secs(1));
+        if is_sent {
+            fixture.store.deliver();
+        } else {
+            go_on.add_permits(1);
+        }
+        assert_running(&refusal(left_over.await.unwrap()));
+        let charge = Runs::default();
+        let again = charged(fixture.pay_far(), &charge, receipt(2));
+        assert_eq!(until(&fixture, again).await, receipt(2));
+        assert_eq!(charge.count(), 1, "nothing remains of the first call");
+        assert_eq!(stands(&fixture).await.1, 1, "nor is it counted");
+    }
 }
 
 async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fixture) {

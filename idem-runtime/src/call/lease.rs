@@ -18,7 +18,7 @@ use crate::identity::operation::RecordKey;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::{EffectivePolicy, LONG};
 use crate::record::transition::{AppendReply, ClaimRequest, Remains, RenewReply};
-use crate::record::{Header, Journal, Unreadable};
+use crate::record::{Header, Journal, Owner, Unreadable};
 use crate::store::{Store, StoreError, StoreFuture};
 
 /// A granted claim, as the store replied.
@@ -306,6 +306,22 @@ impl Lease {
         }
     }
 
+    /// Releases the claim of a settled key that a late request has written again.
+    ///
+    /// It arrived after the life of the answer, or after the release of a lost record: without a body, the claim would
+    /// block the key for a lease, and give its steps to the next call.
+    pub(crate) async fn take_back(
+        &self,
+        store: &dyn Store,
+        owner: &Owner,
+        has_steps: bool,
+    ) -> Result<(), StoreError> {
+        let none = Journal::default();
+        let steps = has_steps.then_some((&none, None));
+        let released = store.release(&self.key, owner, Remains::Nothing, steps);
+        released.await.map(drop)
+    }
+
     /// How long the lease will still be renewed.
     pub(crate) fn run_left(&self) -> Duration {
         self.give_up.saturating_sub(self.clock.now())
@@ -356,12 +372,8 @@ impl Renewal {
     ) -> Result<RenewReply, StoreError> {
         let reply = self.renew(store, lease).await?;
         if reply == RenewReply::Reasserted && lease.slot.is_settled() {
-            // It arrived after the life of the answer, or after the release of a lost record: without a body, the claim
-            // would block the key for a lease.
-            let (owner, none) = (&self.claim.owner, Journal::default());
-            let steps = (!self.journal.is_empty()).then_some((&none, None));
-            let nothing = Remains::Nothing;
-            store.release(&lease.key, owner, nothing, steps).await?;
+            let has_steps = !self.journal.is_empty();
+            lease.take_back(store, &self.claim.owner, has_steps).await?;
             return Ok(RenewReply::Lost);
         }
         Ok(reply)

@@ -468,6 +468,12 @@ impl Steps {
         let (journal, known) = lease.steps.journal();
         let append = || core.store.append(&lease.key, &claim, &journal, known);
         let reply = contained(append).await;
+        if let Ok(AppendReply::Reasserted) = reply
+            && lease.slot.is_settled()
+        {
+            contained(|| lease.take_back(&*core.store, &claim.owner, true)).await?;
+            return Ok(AppendReply::Lost);
+        }
         if let Ok(AppendReply::Appended | AppendReply::Reasserted) = reply {
             core.outage.record_reply(sent);
             lease.renewed(sent);
