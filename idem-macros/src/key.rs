@@ -39,10 +39,7 @@ impl Value {
             ),
             other => match literal(&other) {
                 Some(text) => Self::Format(text.clone(), Format::of(text, A_TUPLE)?),
-                None => {
-                    check_texts(&other, names)?;
-                    Self::Expr(other)
-                }
+                None => Self::Expr(with_formatted_texts(other, names)?),
             },
         })
     }
@@ -206,11 +203,11 @@ fn collect(tokens: TokenStream, found: &mut Vec<(String, Span)>) {
     }
 }
 
-/// Refuses a text within the expression that looks like its format string.
+/// The expression, unless a text in it looks like its format string.
 ///
 /// `&"{order}"` is the same text for every call: a literal is formatted as the whole value, or by a macro.
-pub(crate) fn check_texts(expr: &Expr, names: &[String]) -> Result<()> {
-    unformatted(expr.to_token_stream(), names).map_or(Ok(()), |(name, span)| {
+pub(crate) fn with_formatted_texts(expr: Expr, names: &[String]) -> Result<Expr> {
+    unformatted(expr.to_token_stream(), names).map_or(Ok(expr), |(name, span)| {
         let message = format!(
             "`{{{name}}}` is not filled in here; write the string literal without anything around it, or \
              `format!(\"{{{name}}}\")`"
@@ -219,7 +216,7 @@ pub(crate) fn check_texts(expr: &Expr, names: &[String]) -> Result<()> {
     })
 }
 
-/// The first of `names` that a string literal outside of macros captures, and the span of the literal.
+/// An argument's name in a text outside of macros, with its span.
 fn unformatted(tokens: TokenStream, names: &[String]) -> Option<(String, Span)> {
     // An identifier and `!` before a group: its tokens are those of a macro.
     let (mut after_name, mut of_macro) = (false, false);
@@ -245,7 +242,7 @@ fn bare(ident: &Ident) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_texts, is_constant, mentions, variables};
+    use super::{is_constant, mentions, variables, with_formatted_texts};
     use syn::{Expr, parse_str};
 
     fn expr(text: &str) -> Expr {
@@ -289,7 +286,7 @@ mod tests {
             "[f(1), \"{id}\"]",
             "a && !(\"{id}\" == b)",
         ] {
-            assert!(check_texts(&expr(text), &names).is_err(), "{text}");
+            assert!(with_formatted_texts(expr(text), &names).is_err(), "{text}");
         }
         for text in [
             "format!(\"{id}\")",
@@ -298,7 +295,7 @@ mod tests {
             "f(\"{other}\", id)",
             "id",
         ] {
-            assert!(check_texts(&expr(text), &names).is_ok(), "{text}");
+            assert!(with_formatted_texts(expr(text), &names).is_ok(), "{text}");
         }
     }
 

@@ -197,7 +197,7 @@ async fn a_renewal_that_outlives_its_claim_leaves_the_key_free(fixture: Fixture)
     }
 }
 
-/// A task's step outlives the answer: its end, or the request that records it.
+/// A task's step outlives the answer: its end, or its record's request.
 async fn a_step_that_outlives_the_answer_leaves_its_key_free(fixture: Fixture) {
     for is_sent in [false, true] {
         let _row = Row::new(&fixture, ("it is sent before", is_sent));

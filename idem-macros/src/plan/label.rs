@@ -18,10 +18,7 @@ pub(super) fn plan(label: Expr, function: &Function<'_>) -> Result<Label> {
     check(&label, function)?;
     Ok(match key::literal(&label) {
         Some(text) => Label::Format(text.clone()),
-        None => {
-            key::check_texts(&label, &function.names)?;
-            Label::Expr(label)
-        }
+        None => Label::Expr(key::with_formatted_texts(label, &function.names)?),
     })
 }
 

@@ -306,7 +306,7 @@ impl Lease {
         }
     }
 
-    /// Releases the claim of a settled key that a late request has written again.
+    /// Releases a settled key's claim that a late request wrote again.
     ///
     /// It arrived after the life of the answer, or after the release of a lost record: without a body, the claim would
     /// block the key for a lease, and give its steps to the next call.
