@@ -6,6 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::failure::Undecodable;
 use super::layout::{AnswerFormat, Layout};
+#[cfg(feature = "msgpack")]
+use super::packed_number::plain_numbers;
 
 /// The first bytes of a stored [`Reply`](crate::http::Reply): a member that no field of Rust is named as.
 const REPLY: &[u8] = br#"{"$reply":"#;
@@ -65,9 +67,13 @@ impl Body<'_> {
             },
             #[cfg(feature = "msgpack")]
             AnswerFormat::MessagePack => {
-                let mut rest = &*self.bytes;
+                let bytes = match plain_numbers(&self.bytes) {
+                    Ok(bytes) => bytes,
+                    Err(at) => return Err(Undecodable::Mistyped { at }),
+                };
+                let mut rest = &*bytes;
                 let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest));
-                let at = self.bytes.len() - rest.len();
+                let at = bytes.len() - rest.len();
                 match value {
                     // Trailing bytes mean that the value is of another type.
                     Ok(value) if rest.is_empty() => Ok(value),

@@ -14,6 +14,8 @@ mod failure;
 mod format;
 mod layout;
 mod lossless;
+#[cfg(feature = "msgpack")]
+mod packed_number;
 mod replay;
 mod schema;
 mod seal;
