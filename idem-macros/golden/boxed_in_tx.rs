@@ -30,7 +30,7 @@ where
             ::idem_runtime::__private::InTx::Run(mut run) => {
                 let end = {
                     let (scope, borrowed) = run.split();
-                    #[allow(unused_variables)]
+                    #[allow(unused_variables, clippy::shadow_unrelated)]
                     let tx = borrowed.tx();
                     scope
                         .run(::core::pin::pin!(::core::option::Option::Some(async move {

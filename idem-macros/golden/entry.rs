@@ -38,7 +38,7 @@ pub async fn pay(mut req: PayRequest, bank: &Bank) -> Result<Receipt, PayError> 
 // The same arguments, of which the same call is made, without its label.
 #[allow(dead_code)]
 #[doc = "The stored entry of a call of `pay` with these arguments, or `None`.\n\n# Errors\n\nThose of `idem_runtime::CallBuilder::entry`."]
-#[allow(unused_mut, unused_variables, clippy::needless_pass_by_ref_mut)]
+#[allow(unused_mut, unused_variables, clippy::missing_errors_doc, clippy::needless_pass_by_ref_mut)]
 pub async fn pay_entry(
     mut req: PayRequest,
     bank: &Bank

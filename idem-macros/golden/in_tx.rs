@@ -23,7 +23,7 @@ async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
         ::idem_runtime::__private::InTx::Run(mut run) => {
             let end = {
                 let (scope, borrowed) = run.split();
-                #[allow(unused_variables)]
+                #[allow(unused_variables, clippy::shadow_unrelated)]
                 let mut tx = borrowed.tx();
                 scope
                     .run(::core::pin::pin!(::core::option::Option::Some(async move {

@@ -56,7 +56,7 @@ pub(super) fn run(
             #rt::InTx::Run(mut run) => {
                 let end = {
                     let (scope, borrowed) = run.split();
-                    #[allow(unused_variables)]
+                    #[allow(unused_variables, clippy::shadow_unrelated)]
                     let #mutability #name = borrowed.tx();
                     scope.run(::core::pin::pin!(::core::option::Option::Some(#body))).await
                 };
