@@ -148,7 +148,8 @@ pub(super) fn lasts(error: &RedisError) -> bool {
 /// library does not repeat that to `AUTH`.
 pub(super) fn connect_error(error: RedisError) -> BrokerError {
     let what = match error.kind() {
-        _ if error.is_connection_dropped() => {
+        // An address without a server counts as a dropped connection in the client library.
+        _ if error.is_connection_dropped() && !error.is_connection_refusal() => {
             "Redis closed the connection at once, as it does when"
         }
         ErrorKind::AuthenticationFailed => {
@@ -193,5 +194,16 @@ mod tests {
         ));
         assert!(says("ERR unknown command 'XREADGROUP'"));
         assert!(says("WRONGPASS invalid username-password pair"));
+    }
+    #[test]
+    fn a_server_that_is_not_there_has_not_closed_a_connection() {
+        for (kind, part) in [
+            (io::ErrorKind::ConnectionRefused, "connection refused"),
+            (io::ErrorKind::NotFound, "entity not found"),
+            (io::ErrorKind::ConnectionReset, "`maxclients`"),
+        ] {
+            let error = connect_error(io::Error::from(kind).into()).to_string();
+            assert!(error.contains(part), "{kind:?}: {error}");
+        }
     }
 }
