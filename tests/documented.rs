@@ -195,3 +195,10 @@ fn every_dependency_has_a_checksum_of_its_registry() {
     }
     assert!(foreign > 50, "{foreign} dependencies");
 }
+
+/// Features of a client are those of the whole build: with one for TLS, the redis crate would connect the application's
+/// own clients over rustls in place of native TLS, without the authorities of the machine.
+#[test]
+fn the_store_leaves_the_tls_of_redis_to_the_application() {
+    assert!(!read("idem-runtime/Cargo.toml").contains("\"redis/"));
+}

@@ -237,8 +237,34 @@ fn with_port(host: &str, port: u16) -> String {
     }
 }
 
+/// The settings of a URL.
+///
+/// The client library reads a URL over TLS only with a feature for TLS of its own, which would change the connections of
+/// the application: it reads the same URL without TLS.
 fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    url.into_connection_info().map_err(|_| unusable())
+    let parse = |url: &str| url.into_connection_info().map_err(|_| unusable());
+    let over_tls = url.split_once("://").filter(|(scheme, _)| {
+        scheme.eq_ignore_ascii_case("rediss") || scheme.eq_ignore_ascii_case("valkeys")
+    });
+    let Some((_, rest)) = over_tls else {
+        return parse(url);
+    };
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let info = parse(&format!("redis://{rest}"))?;
+    let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
+        return Err(unusable());
+    };
+    let insecure = match fragment {
+        "" => false,
+        "insecure" => true,
+        _ => return Err(unusable()),
+    };
+    Ok(info.set_addr(ConnectionAddr::TcpTls {
+        host,
+        port,
+        insecure,
+        tls_params: None,
+    }))
 }
 
 impl SourceOptions {

@@ -28,7 +28,7 @@ fn not_x509() -> Vec<u8> {
 }
 
 fn at(url: &str) -> ConnectionAddr {
-    url.into_connection_info().unwrap().addr().clone()
+    info(url).unwrap().addr().clone()
 }
 
 fn rooted(pem: &[u8]) -> Certificates {
