@@ -10,38 +10,58 @@ use super::prelude::*;
 
 on_each_server!(answers_are_replayed_by_a_read_only_server,);
 
+/// What makes a server read-only, what ends that, and what an operator reads.
+fn read_only<B: Server>() -> &'static [(&'static str, &'static str, &'static str)] {
+    if B::POSTGRES {
+        &[(
+            "ALTER DATABASE idem SET default_transaction_read_only = on",
+            "SET default_transaction_read_only = off; \
+             ALTER DATABASE idem RESET default_transaction_read_only",
+            "`default_transaction_read_only` is on",
+        )]
+    } else {
+        &[
+            (
+                "SET GLOBAL read_only = 1",
+                "SET GLOBAL read_only = 0",
+                "read-only",
+            ),
+            (
+                "SET GLOBAL tx_read_only = 1",
+                "SET GLOBAL tx_read_only = 0",
+                "`tx_read_only` is on",
+            ),
+        ]
+    }
+}
+
 async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
-    let server = B::serve(&[]);
-    // MariaDB exempts users with all rights from `read_only`.
-    let url = server.password_url();
-    let fixture = Fixture::hasty(&open::<B>(&url).await);
-    let first = fixture.pay("a").await.unwrap();
-    server.execute(if B::POSTGRES {
-        "ALTER DATABASE idem SET default_transaction_read_only = on"
-    } else {
-        "SET GLOBAL read_only = 1"
-    });
-    let store = connect::<B>(&url).await;
-    assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
-    // A record that is absent here may exist on a server that accepts writes.
-    let mut request = asks(Owner::random());
-    request.needs = Needs::Record;
-    let absent = store.claim(&elsewhere(7), &request, &unhurried()).await;
-    assert_says(absent, Unavailable, &["a claim", "read-only"]);
-    let effects = fixture.beside(&store);
-    assert_eq!(effects.pay("a").await.unwrap(), first);
-    let hasty = Fixture::hasty(&store);
-    assert_retryable(hasty.pay("b").await);
-    assert_eq!((fixture.effects("a"), hasty.effects("b")), (1, 0));
-    server.execute(if B::POSTGRES {
-        "SET default_transaction_read_only = off; \
-         ALTER DATABASE idem RESET default_transaction_read_only"
-    } else {
-        "SET GLOBAL read_only = 0"
-    });
-    // Connections that refused a write are not used again.
-    hasty.pay("b").await.unwrap();
-    assert_eq!(hasty.effects("b"), 1);
+    for (sets, resets, fact) in read_only::<B>() {
+        let server = B::serve(&[]);
+        // MariaDB exempts users with all rights from `read_only`.
+        let url = server.password_url();
+        let fixture = Fixture::hasty(&open::<B>(&url).await);
+        let first = fixture.pay("a").await.unwrap();
+        server.execute(sets);
+        let store = connect::<B>(&url).await;
+        assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
+        // A record that is absent here may exist on a server that accepts writes.
+        let mut request = asks(Owner::random());
+        request.needs = Needs::Record;
+        let absent = store.claim(&elsewhere(7), &request, &unhurried()).await;
+        assert_says(absent, Unavailable, &["a claim", "read-only"]);
+        let effects = fixture.beside(&store);
+        assert_eq!(effects.pay("a").await.unwrap(), first);
+        let hasty = Fixture::hasty(&store);
+        assert_retryable(hasty.pay("b").await);
+        assert_eq!((fixture.effects("a"), hasty.effects("b")), (1, 0));
+        let found = format!("{:?}", store.findings().await.unwrap());
+        assert!(found.contains(fact), "{found}");
+        server.execute(resets);
+        // Connections that refused a write are not used again.
+        hasty.pay("b").await.unwrap();
+        assert_eq!(hasty.effects("b"), 1);
+    }
 }
 
 /// Answers are replayed. An answer without room reaches its caller, and is stored when there is room.

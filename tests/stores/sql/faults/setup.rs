@@ -72,6 +72,8 @@ async fn a_missing_table_is_reported<B: Database>() {
     let store = connect::<B>(&test_database.url).await;
     assert_says(claim(&store).await, Refused, &["a claim", "`migrate()`"]);
     assert_permanent(Fixture::on(&store).pay("a").await);
+    let found = format!("{:?}", store.findings().await.unwrap());
+    assert!(found.contains("the table is not there"), "{found}");
     store.migrate().await.unwrap();
     assert_works(&store).await;
 }
@@ -206,6 +208,20 @@ async fn a_wrong_login_is_reported_without_its_password<B: Server>() {
     ] {
         assert_says(SqlStore::<B>::connect(url).await, Refused, &[part]);
     }
+    let (refuse, part) = if B::POSTGRES {
+        (
+            "REVOKE CONNECT ON DATABASE idem FROM PUBLIC, app",
+            "CONNECT",
+        )
+    } else {
+        (
+            "SET GLOBAL init_connect = 'SELECT 1 FROM nowhere'",
+            "`init_connect`",
+        )
+    };
+    server.execute(refuse);
+    let store = SqlStore::<B>::connect(server.password_url()).await;
+    assert_says(store, Refused, &["connecting", part]);
 }
 
 async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
@@ -230,12 +246,18 @@ async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
     }
 }
 
-/// Otherwise acknowledged claims and answers are rolled back with their connection.
+/// Otherwise acknowledged claims and answers are rolled back with their connection, and some statements are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_begins_sessions_without_autocommit_commits() {
-    for clear in [
+async fn settings_that_sessions_begin_with_lose_no_answer() {
+    for sets in [
         "SET GLOBAL autocommit = 0",
         "SET GLOBAL init_connect = 'SET autocommit = 0'",
+        "SET GLOBAL init_connect = 'START TRANSACTION'",
+        "SET GLOBAL init_connect = 'SET TRANSACTION READ ONLY'",
+        // No read returns a row.
+        "SET GLOBAL init_connect = 'SET sql_select_limit = 0'",
+        // No purge deletes one.
+        "SET GLOBAL init_connect = 'SET sql_safe_updates = 1'",
     ] {
         let server = MySql::serve(&[]);
         // The users with all rights do not execute `init_connect`.
@@ -243,7 +265,7 @@ async fn a_server_that_begins_sessions_without_autocommit_commits() {
         let store = open::<MySql>(&url).await;
         let fixture = Fixture::on(&store);
         let begins = async |_| {
-            server.execute(clear);
+            server.execute(sets);
             server.execute("KILL USER app");
             Ok(())
         };
@@ -253,11 +275,12 @@ async fn a_server_that_begins_sessions_without_autocommit_commits() {
         assert_eq!(
             fixture.beside(&late).pay("a").await.unwrap(),
             first,
-            "{clear}"
+            "{sets}"
         );
         fixture.beside(&late).pay("b").await.unwrap();
         let done = "SELECT COUNT(*) FROM idem_records WHERE state = 'D'";
-        assert_eq!(server.execute_in("idem", done), "2", "{clear}");
+        assert_eq!(server.execute_in("idem", done), "2", "{sets}");
+        late.purge(Purge::default()).await.unwrap();
     }
 }
 

@@ -3,6 +3,7 @@
 use idem_runtime::store::OutcomeKind;
 use idem_runtime::store::StoreErrorKind::TooLarge;
 use idem_tests::claims::{finished, granted};
+use idem_tests::shop::happened;
 
 use super::prelude::*;
 
@@ -52,4 +53,30 @@ async fn a_record_beyond_the_limit_is_not_sent<B: Database>() {
     assert_eq!(narrow.read(&key).await.unwrap(), ReadReply::Absent);
     let claimed = claim_of(&narrow, KEY).await.unwrap();
     assert!(matches!(claimed, ClaimReply::Granted { .. }), "{claimed:?}");
+}
+
+/// The server refuses a longer completion at each attempt: the body would run again after the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_beyond_a_lowered_limit_of_the_server_leaves_a_tombstone() {
+    for bytes in [1_100_000, 15_000_000] {
+        let server = MySql::serve(&[]);
+        let store = open::<MySql>(&server.password_url()).await;
+        let fixture = Fixture::with(&store, |engine| engine.max_value_bytes(LIMIT * 2_000));
+        let call = || fixture.engine.operation("large").key(&bytes);
+        let large = "z".repeat(bytes);
+        let body = async |_| {
+            server.execute("SET GLOBAL max_allowed_packet = 1048576");
+            server.execute("KILL USER app");
+            Ok(large.clone())
+        };
+        let answer: Result<String, Error> = call().run(body).await;
+        assert!(answer.is_ok_and(|answer| answer == large), "{bytes}");
+        happened(&fixture.events, "completed tombstone", 1).await;
+        let unsaved = fixture.events.count("unsaved: it is larger than 10");
+        assert_eq!(unsaved, 1, "{:?}", fixture.events.all());
+        let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;
+        assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored, "{bytes}");
+        // Connections of before the change, and shorter answers.
+        fixture.pay("a").await.unwrap();
+    }
 }
