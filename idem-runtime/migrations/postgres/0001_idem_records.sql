@@ -2,8 +2,8 @@
 --
 -- For very large tables: partition by hash of the key, never by time. A unique index of a partitioned
 -- table must contain the partition column, so that with one of time the same key could exist twice:
---   CREATE TABLE idem_records (…) PARTITION BY HASH (record_key);
---   CREATE TABLE idem_records_0 PARTITION OF idem_records FOR VALUES WITH (MODULUS 16, REMAINDER 0); …
+--   CREATE TABLE idem_records (...) PARTITION BY HASH (record_key);
+--   CREATE TABLE idem_records_0 PARTITION OF idem_records FOR VALUES WITH (MODULUS 16, REMAINDER 0); ...
 CREATE TABLE IF NOT EXISTS idem_records (
     record_key  bytea  NOT NULL PRIMARY KEY, -- 48 bytes: 16 of the SHA-256 of prefix and operation,
                                              -- and the digest

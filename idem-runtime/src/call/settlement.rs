@@ -32,7 +32,7 @@ use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
 use crate::outcome::AnyOutput;
 use crate::outcome::chosen_life::ChosenLife;
-use crate::outcome::codec::{Encoded, EncodedAnswer};
+use crate::outcome::codec::{Encoded, EncodedAnswer, Unencodable};
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
@@ -340,6 +340,29 @@ impl HeldClaim {
         }
     }
 
+    /// The tombstone of an answer that the store takes no longer: its limit was lowered after the answer was encoded.
+    ///
+    /// The store would refuse the answer at each attempt, and the body would run again after the lease.
+    fn too_large(&self, finished: &Finished) -> Option<Finished> {
+        let max_bytes = self.core.store.max_record_bytes()?;
+        let is_answer = matches!(finished.outcome, OutcomeKind::Value | OutcomeKind::Error);
+        if !is_answer || finished.record.len() <= max_bytes {
+            return None;
+        }
+        let State::Done { outcome, schema } = Header::decode(&finished.record).ok()?.state else {
+            return None;
+        };
+        let lost = Unencodable::TooLarge { max_bytes };
+        let Encoded::Store(answer) = Encoded::not_stored((outcome, schema), lost) else {
+            return None;
+        };
+        report_losses(&answer, |kind| self.emit(kind));
+        match self.finish(answer) {
+            Ending::Complete { finished, .. } => Some(finished),
+            Ending::Release(..) => None,
+        }
+    }
+
     /// The ending of an attempt of unknown effect.
     pub(super) fn unknown_ending(&self, cause: Cause) -> Ending {
         let end = match cause {
@@ -486,7 +509,12 @@ impl HeldClaim {
         let mut overtaken = None;
         let key = &self.lease.key;
         let mut backoff = Backoff::new(&self.lease.claim().owner);
+        let mut tombstone = None;
         loop {
+            let finished = match &tombstone {
+                Some(tombstone) => tombstone,
+                None => finished,
+            };
             // The record may live since the first send.
             let (sent, permit) = (now, self.core.cache_permit(key));
             let attempt = now + reply_within;
@@ -510,6 +538,13 @@ impl HeldClaim {
                 }
                 failure => {
                     now = clock.now();
+                    // The store learns of a lowered limit when it connects for the answer.
+                    if tombstone.is_none() {
+                        tombstone = self.too_large(finished);
+                        if tombstone.is_some() {
+                            continue;
+                        }
+                    }
                     // A block of its own, because otherwise the future holds the error across the pause.
                     {
                         let error = failure.ok().and_then(Result::err);

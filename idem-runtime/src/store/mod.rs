@@ -320,7 +320,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// The longest record that this store keeps and reads back, in bytes.
     ///
-    /// The header is included. An engine on this store stores no longer answers, whatever its `max_value_bytes`.
+    /// The header is included. An engine on this store stores no longer answers, whatever its `max_value_bytes`: it
+    /// asks when it is built, and before each completion, because an operator may lower the limit of a server.
     fn max_record_bytes(&self) -> Option<usize> {
         None
     }

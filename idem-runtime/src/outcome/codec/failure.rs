@@ -32,8 +32,8 @@ pub enum Unencodable {
 
 display_text!(Unencodable {
     Self::TooLarge { max_bytes } =>
-        "it is larger than {max_bytes} bytes (`max_value_bytes`; of a response of an HTTP layer, `max_response_bytes`); \
-         duplicates get `NotStored`";
+        "it is larger than {max_bytes} bytes (`max_value_bytes`, or the limit of the store; of a response of an HTTP layer, \
+         `max_response_bytes`); duplicates get `NotStored`";
     Self::NotSerializable => "its `Serialize` refused; duplicates get `NotStored`";
     Self::Lossy =>
         "its format does not bring it back: it holds `Some` of nothing (`Some(None)`, `Some(())`) or, in JSON, a number that \

@@ -35,8 +35,6 @@ pub struct Sqlite;
 pub struct Probed {
     /// The warnings for an operator about this server.
     pub(crate) warnings: Vec<String>,
-    /// The longest statement that the server accepts, in bytes with its values; `None`: longer than any record.
-    pub(crate) longest: Option<usize>,
     /// Whether the server knows [`Dialect::batches`].
     pub(crate) batches: bool,
     /// The schema of the present or future table, as written in statements.

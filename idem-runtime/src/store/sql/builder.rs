@@ -21,9 +21,6 @@ use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Bytes of a completion besides the record: its text, its names, the protocol's overhead.
-const BESIDE: usize = 8 << 10;
-
 /// The longest arguments of a batch of claims or completions, in bytes.
 ///
 /// No call of it has a value of 64 KiB, which MariaDB takes for an empty one where it stands in a `UNION`.
@@ -170,10 +167,13 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let table = qualified(&self.table, schema.as_deref())?;
         let most = self.max_record_bytes - HEADER;
         let mut statements = Statements::new(B::DIALECT, &table, self.response_timeout, most);
-        let longest = probed.longest.unwrap_or(usize::MAX);
         if probed.batches {
             // Half of a statement, where bytes take two digits.
-            statements.add_batches(B::DIALECT, &table, BATCH_BYTES.min(longest / 4));
+            statements.add_batches(
+                B::DIALECT,
+                &table,
+                BATCH_BYTES.min(store_pool.longest() / 4),
+            );
         }
         let state = SqlStoreState {
             dialect: B::DIALECT,
@@ -195,7 +195,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
                 .chain(client.warning())
                 .collect(),
             reads_bytes: self.max_record_bytes,
-            max_record_bytes: self.max_record_bytes.min(longest.saturating_sub(BESIDE)),
         };
         Ok(SqlStore(Arc::new(state), PhantomData))
     }

@@ -213,6 +213,9 @@ impl SqlStoreState {
 
 /// The error of an operation that so many concurrent writes have preceded.
 pub(super) fn overtaken(what: &str, tries: usize) -> StoreError {
-    let message = format!("{what}: others were quicker {tries} times; it may be sent again");
+    let message = format!(
+        "{what}: the record has changed between its read and its write {tries} times, or a trigger or a policy of the \
+         table hides the row or prevents the write; it may be sent again"
+    );
     StoreError::new(StoreErrorKind::Unavailable, message)
 }

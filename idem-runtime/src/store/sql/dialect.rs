@@ -76,6 +76,8 @@ pub struct Dialect {
     /// How a statement that changes a row returns the time: its expression, and the end of the statement.
     pub(crate) dated: Around,
     /// The first script on a connection of the store; empty for none.
+    ///
+    /// It may return a number: the longest statement that the server accepts, in bytes with its values.
     pub(crate) session: &'static str,
     /// The literal syntax around the hexadecimal digits of bytes.
     pub(crate) bytes: Around,

@@ -93,6 +93,22 @@ impl SqlError {
         self.kind().is_some()
     }
 
+    /// The error of a new connection: a right that is missing there is none of the table.
+    pub(super) fn of_login(self) -> Self {
+        const ADVICE: &str = "the server does not let this user into the database: it lacks the right CONNECT, or that to \
+                              set a parameter of the connection";
+        match self.0 {
+            SqlFailure::Server {
+                kind: SqlErrorKind::Refused,
+                code,
+            } => Self(SqlFailure::Server {
+                kind: SqlErrorKind::Setting(ADVICE),
+                code,
+            }),
+            failure => Self(failure),
+        }
+    }
+
     /// Whether it leaves the outcome of a message unknown: it is about the server, or of a proxy in front of it.
     pub(crate) fn is_silence(&self) -> bool {
         self.kind().is_none_or(SqlErrorKind::is_silence)

@@ -105,7 +105,8 @@ fn server_error(dialect: &Dialect, what: &str, kind: SqlErrorKind, code: &str) -
         ),
         SqlErrorKind::ReadOnly => (
             Unavailable,
-            "the server is read-only, as a standby is; idem needs one that writes",
+            "the server is read-only, as a standby is, or makes this user's transactions read-only \
+             (`default_transaction_read_only`, `tx_read_only`); idem needs one that writes",
         ),
         SqlErrorKind::Ended => (
             Unavailable,

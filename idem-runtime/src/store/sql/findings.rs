@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::argument::{Arguments, SqlArgument};
 use super::backend::Backend;
-use super::failure::{not_usable, store_error};
+use super::failure::store_error;
 use super::primary_key::PRIMARY_KEY_LEN;
 use super::state::SqlStore;
 use super::statement_texts;
@@ -43,7 +43,7 @@ impl<B: Backend> SqlStore<B> {
         )
         .await;
         let readable = match readable {
-            Ok(reply) => reply.map_err(|error| not_usable(B::DIALECT, WHAT, error)),
+            Ok(reply) => reply.map_err(|error| store_error(B::DIALECT, WHAT, error)),
             Err(_) => Err(pool.silence(WHAT)),
         };
         findings.push(match readable {

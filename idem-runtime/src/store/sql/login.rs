@@ -1,6 +1,7 @@
 //! The client of the store's connections, and their credentials.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::error::SqlError;
@@ -15,6 +16,8 @@ pub(crate) struct Login {
     credentials: Option<CredentialsProvider>,
     /// How long a connection may take.
     patience: Duration,
+    /// The longest statement that the server accepts. An operator may change it while the store lives.
+    longest: AtomicUsize,
 }
 
 impl Login {
@@ -27,7 +30,17 @@ impl Login {
             client,
             credentials,
             patience,
+            longest: usize::MAX.into(),
         }
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        self.longest.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn learn_longest(&self, longest: i64) {
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        self.longest.store(longest, Ordering::Relaxed);
     }
 
     /// Whether a refused login may be let in later, with other credentials.

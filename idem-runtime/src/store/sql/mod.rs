@@ -234,7 +234,7 @@ impl<B: Backend> Store for SqlStore<B> {
     }
 
     fn max_record_bytes(&self) -> Option<usize> {
-        Some(self.0.max_record_bytes)
+        Some(self.0.max_record_bytes())
     }
 
     fn keeps_forever(&self) -> bool {

@@ -73,13 +73,17 @@ const DIALECT: Dialect = Dialect {
     // `RETURNING` exists for other statements only. The number is part of the reply to any statement that changes a
     // row, and stays in the session until the next one.
     dated: ("LAST_INSERT_ID({now})", ""),
-    // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
-    // it would hold the key for a lease. Autocommit, because the server may begin sessions without it (`init_connect`, a
-    // global that is set while the store lives), and would then commit nothing that it acknowledges. The level, because
-    // `READ UNCOMMITTED` replays an answer whose transaction may be rolled back; below `REPEATABLE READ`, a server that
-    // logs statements refuses each write.
-    session: "SET innodb_lock_wait_timeout = 1, autocommit = 1; \
-        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    // `init_connect`, or a global that is set while the store lives, may begin sessions without autocommit, or in a
+    // transaction: such a session commits nothing that it acknowledges. `START TRANSACTION` commits that one, and takes
+    // the properties that were set for the next one; its `COMMIT` begins no other, whatever `completion_type` is. A claim whose caller has given up must not wait
+    // for a transaction that holds the key: if it were granted later, it would hold the key for a lease. The others
+    // refuse a purge, and hide rows. The level, because `READ UNCOMMITTED` replays an answer whose transaction may be
+    // rolled back; below `REPEATABLE READ`, a server that logs statements refuses each write.
+    session: "START TRANSACTION; COMMIT AND NO CHAIN NO RELEASE; \
+        SET autocommit = 1, innodb_lock_wait_timeout = 1, sql_safe_updates = 0, \
+        sql_select_limit = 18446744073709551615; \
+        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; \
+        SELECT CAST(@@max_allowed_packet AS SIGNED)",
     bytes: ("x'", "'"),
     text: ("CONVERT(x'", "' USING utf8mb4)"),
     insert_within: "INSERT IGNORE INTO {values}",
@@ -106,7 +110,10 @@ const DIALECT: Dialect = Dialect {
     },
     own_lock_wait: "",
     // A SQLSTATE is no number of an error: nothing is known of its statement.
-    error_kind: |code, _| match code.parse() {
+    error_kind: |code, text| match code.parse() {
+        // The option is in the text alone: `read-only`, or a limit such as `max-session-mem-used`.
+        Ok(1290) if text.contains("-only") || text.is_empty() => SqlErrorKind::ReadOnly,
+        Ok(1290) => SqlErrorKind::Busy,
         Ok(number) if number < 20_000 => kind_of(number),
         _ => SqlErrorKind::Busy,
     },
@@ -125,7 +132,15 @@ fn kind_of(number: u16) -> SqlErrorKind {
         // A savepoint that is gone, because its transaction is.
         1305 => SqlErrorKind::Ended,
         1142 | 1143 | 1227 => SqlErrorKind::Refused,
-        1290 | 1792 | 1836 => SqlErrorKind::ReadOnly,
+        1792 | 1836 => SqlErrorKind::ReadOnly,
+        1153 => SqlErrorKind::Setting(
+            "a statement is longer than `max_allowed_packet` of the server; raise it, or limit the answers \
+             (`max_value_bytes`)",
+        ),
+        1184 => SqlErrorKind::Setting(
+            "the server has ended the new connection, as it does when a statement of `init_connect` fails for this user; \
+             see its log",
+        ),
         // 1927 and 4031 are returned on a connection that the server has closed; prepared statements are too many (1461),
         // gone (1243) or outdated (1615), as behind a proxy that has changed the server. Of 3, 1026 and 1030 the disk is
         // full or fails, as the text alone says; 1180 and 3100 are of a commit of which the outcome is unknown.
@@ -175,14 +190,14 @@ impl Backend for MySql {
 
 async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
     let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@read_only AS SIGNED), \
-                    CAST(@@max_allowed_packet AS SIGNED), VERSION() LIKE '%MariaDB%', DATABASE()";
+                    VERSION() LIKE '%MariaDB%', DATABASE()";
     let (numbers, database) = row(session, settings, |row| {
         let number = |column| row.number(column);
-        let numbers = [number(0)?, number(1)?, number(2)?, number(3)?];
-        Ok((numbers, row.text(4)?.map(Cow::into_owned)))
+        let numbers = [number(0)?, number(1)?, number(2)?];
+        Ok((numbers, row.text(3)?.map(Cow::into_owned)))
     })
     .await?;
-    let [flush, read_only, longest, is_mariadb] = numbers;
+    let [flush, read_only, is_mariadb] = numbers;
     let mut warnings = Vec::new();
     if read_only != 0 {
         warnings.push("MySQL: this server is read-only; no call runs".to_owned());
@@ -196,7 +211,6 @@ async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
     let quoted = |name: String| format!("`{}`", name.replace('`', "``"));
     Ok(Probed {
         warnings,
-        longest: usize::try_from(longest).ok(),
         // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.
         batches: is_mariadb != 0,
         schema: database.map(quoted),
@@ -206,6 +220,20 @@ async fn probe(session: &mut dyn SqlSession) -> Result<Probed, SqlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Otherwise an answer of unknown effect counts as a refusal, and the operator looks for a standby.
+    #[test]
+    fn an_option_that_prevents_a_statement_is_known_by_its_text() {
+        let kind = |option: &str| {
+            let text = format!(
+                "The MariaDB server is running with the {option} option so it cannot execute this statement"
+            );
+            (DIALECT.error_kind)("1290", &text)
+        };
+        assert_eq!(kind("--read-only"), SqlErrorKind::ReadOnly);
+        assert_eq!(kind("--super-read-only"), SqlErrorKind::ReadOnly);
+        assert_eq!(kind("--max-session-mem-used=8192"), SqlErrorKind::Busy);
+    }
 
     /// As numbered by `ProxySQL`, RDS Proxy and servers behind them.
     #[test]

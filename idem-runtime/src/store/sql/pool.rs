@@ -21,7 +21,7 @@ use super::failure::{login_error, store_error};
 use super::login::Login;
 use super::queue::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn, stall};
 use super::queued_call::QueuedCall;
-use super::session::{SqlClient, SqlSession, execute};
+use super::session::{SqlClient, SqlSession, execute, rows};
 #[cfg(feature = "_sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::statement::{Statement, StatementOutcome, StatementReply};
@@ -124,6 +124,11 @@ impl ConnectionPool {
     /// How long a statement may take.
     pub(crate) fn patience(&self) -> Duration {
         self.response_timeout
+    }
+
+    /// The longest statement that the server accepts, in bytes with its values, as the last connection has it.
+    pub(crate) fn longest(&self) -> usize {
+        self.login.longest()
     }
 
     /// Sends a statement.
@@ -463,9 +468,12 @@ impl ConnectionPool {
                     collisions += 1;
                 }
                 connected => {
-                    let mut conn = connected?;
+                    let mut conn = connected.map_err(SqlError::of_login)?;
                     if !self.dialect.session.is_empty() {
-                        execute(&mut *conn, self.dialect.session.to_owned()).await?;
+                        let longest = rows(&mut *conn, self.dialect.session, |row| row.number(0));
+                        if let Some(longest) = longest.await?.pop() {
+                            self.login.learn_longest(longest);
+                        }
                     }
                     return Ok(conn);
                 }

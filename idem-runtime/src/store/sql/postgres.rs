@@ -146,6 +146,10 @@ fn error_kind(code: &str, text: &str) -> SqlErrorKind {
             "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
              `ignore_startup_parameters`",
         ),
+        "22P05" => SqlErrorKind::Setting(
+            "the encoding of the database lacks a character of the operation's name; create the database with the \
+             encoding UTF8, or name the operation in ASCII",
+        ),
         "26000" => SqlErrorKind::NoStatement,
         // PgBouncer without room for another client returns 08P01. The last two: it has ended the session. Nothing is
         // known of an error whose code the client does not give.

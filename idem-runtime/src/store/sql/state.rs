@@ -54,10 +54,19 @@ pub(crate) struct SqlStoreState {
     pub(super) warnings: Vec<String>,
     /// The longest record that is read.
     pub(super) reads_bytes: usize,
+}
+
+/// Bytes of a completion besides the record: its text, its names, the protocol's overhead.
+const BESIDE: usize = 8 << 10;
+
+impl SqlStoreState {
     /// The longest record that is written.
     ///
     /// The server would refuse each completion of a longer one, and its body would run again.
-    pub(super) max_record_bytes: usize,
+    pub(super) fn max_record_bytes(&self) -> usize {
+        let longest = self.pool.longest().saturating_sub(BESIDE);
+        self.reads_bytes.min(longest)
+    }
 }
 
 impl<B: Backend> Clone for SqlStore<B> {

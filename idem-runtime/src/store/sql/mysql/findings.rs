@@ -15,33 +15,45 @@ pub(super) async fn findings(session: &mut dyn SqlSession) -> Result<Vec<Finding
     })
     .await?;
     let [flush, sync, binlog, read_only] = numbers;
-    // MySQL 8 and newer versions of MariaDB have the one, older ones the other.
-    let mut isolation = None;
-    for name in ["transaction_isolation", "tx_isolation"] {
-        let level = format!("SELECT CAST(@@{name} AS CHAR)");
-        isolation = row(session, level, |row| row.string(0)).await.ok();
-        if isolation.is_some() {
-            break;
-        }
-    }
+    let isolation = setting(session, ["transaction_isolation", "tx_isolation"]).await;
+    let transactions = setting(session, ["transaction_read_only", "tx_read_only"]).await;
     let asked = micros_since_1970();
     let now = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
     let now = row(session, now, |row| row.number(0)).await?;
     let ahead = clock_ahead_us(asked, now);
     Ok(vec![
         Finding::ok("version", version),
-        of_role(read_only != 0),
+        of_role(
+            read_only != 0,
+            matches!(transactions.as_deref(), Some("1" | "ON")),
+        ),
         of_durability(flush, sync, binlog != 0),
         of_isolation(isolation.as_deref().unwrap_or("not shown to this user")),
         Finding::of_clock(Some(ahead)),
     ])
 }
 
-fn of_role(read_only: bool) -> Finding {
+/// A setting with two names: MySQL 8 and newer versions of MariaDB have the one, older ones the other.
+async fn setting(session: &mut dyn SqlSession, names: [&str; 2]) -> Option<String> {
+    for name in names {
+        let query = format!("SELECT CAST(@@{name} AS CHAR)");
+        if let Ok(value) = row(session, query, |row| row.string(0)).await {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn of_role(read_only: bool, transactions: bool) -> Finding {
     if read_only {
         return Finding::fail("role", "read-only")
             .means("no call runs")
             .remedy("give idem the primary");
+    }
+    if transactions {
+        return Finding::fail("role", "writes; `tx_read_only` is on")
+            .means("no call runs")
+            .remedy("switch it off (MySQL 8: `transaction_read_only`)");
     }
     Finding::ok("role", "writes")
 }
