@@ -42,7 +42,25 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
         let url = server.password_url();
         let fixture = Fixture::hasty(&open::<B>(&url).await);
         let first = fixture.pay("a").await.unwrap();
-        server.execute(sets);
+        // New sessions begin with it, in the middle of a call.
+        let ends = if B::POSTGRES {
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'"
+        } else {
+            "KILL USER app"
+        };
+        let locks = async |_| {
+            server.execute(sets);
+            server.execute(ends);
+            Ok(())
+        };
+        let half = fixture.pay_by("half", locks).await.unwrap();
+        let events = fixture.events.all();
+        let reason = |event: &&String| event.starts_with("unsaved: a completion");
+        let reason = events.iter().find(reason);
+        assert!(
+            reason.is_some_and(|text| text.contains("read-only")),
+            "{events:?}"
+        );
         let store = connect::<B>(&url).await;
         assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
         // A record that is absent here may exist on a server that accepts writes.
@@ -58,6 +76,9 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
         let found = format!("{:?}", store.findings().await.unwrap());
         assert!(found.contains(fact), "{found}");
         server.execute(resets);
+        happened(&fixture.events, "completed", 2).await;
+        assert_eq!(fixture.pay("half").await.unwrap(), half);
+        assert_eq!(fixture.effects("half"), 1);
         // Connections that refused a write are not used again.
         hasty.pay("b").await.unwrap();
         assert_eq!(hasty.effects("b"), 1);
