@@ -39,7 +39,7 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{
     AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Owner, Record, State,
 };
-use crate::store::{ReadReply, StoreError, StoreErrorKind};
+use crate::store::{ReadReply, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
 pub(crate) struct HeldClaim {
@@ -509,12 +509,9 @@ impl HeldClaim {
         let mut overtaken = None;
         let key = &self.lease.key;
         let mut backoff = Backoff::new(&self.lease.claim().owner);
-        let mut tombstone = None;
+        let (mut tombstone, mut reason) = (None, None);
         loop {
-            let finished = match &tombstone {
-                Some(tombstone) => tombstone,
-                None => finished,
-            };
+            let finished = tombstone.as_ref().unwrap_or(finished);
             // The record may live since the first send.
             let (sent, permit) = (now, self.core.cache_permit(key));
             let attempt = now + reply_within;
@@ -539,19 +536,21 @@ impl HeldClaim {
                 failure => {
                     now = clock.now();
                     // The store learns of a lowered limit when it connects for the answer.
-                    if tombstone.is_none() {
-                        tombstone = self.too_large(finished);
-                        if tombstone.is_some() {
-                            continue;
-                        }
+                    if let Some(shorter) = self.too_large(finished) {
+                        tombstone = Some(shorter);
+                        continue;
                     }
                     // A block of its own, because otherwise the future holds the error across the pause.
                     {
                         let error = failure.ok().and_then(Result::err);
                         let refused = error.as_ref().is_some_and(|error| !error.is_transient());
+                        // The deadline cuts the last attempt short: an earlier one has the reason.
+                        if let Some(error) = error {
+                            reason = Some(error.to_string());
+                        }
                         if now >= reply_deadline || (refused && caller) {
                             if overtaken.is_none() {
-                                self.emit_not_stored_yet(error.as_ref(), caller);
+                                self.emit_not_stored_yet(reason.as_deref(), caller);
                             }
                             return overtaken.map(Settled::Overtaken);
                         }
@@ -582,11 +581,7 @@ impl HeldClaim {
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
-                    self.lease.mark_settled();
-                    self.emit(EventKind::Adopted);
-                    self.cache_answer(permit, &record, left, sent);
-                    self.notify_followers(|| Some(record.clone()), left, sent);
-                    return Some(Settled::Adopted { record, left });
+                    return Some(self.adopt(record, (left, sent), permit));
                 }
                 CompleteReply::Superseded { lease_left } => {
                     now = clock.now();
@@ -609,6 +604,20 @@ impl HeldClaim {
                 }
             }
         }
+    }
+
+    /// Reports that another attempt's answer counts, and passes it to cache and followers.
+    fn adopt(
+        &self,
+        record: Record,
+        (left, sent): (Duration, Duration),
+        permit: Option<Permit>,
+    ) -> Settled {
+        self.lease.mark_settled();
+        self.emit(EventKind::Adopted);
+        self.cache_answer(permit, &record, left, sent);
+        self.notify_followers(|| Some(record.clone()), left, sent);
+        Settled::Adopted { record, left }
     }
 
     /// Reports a stored outcome, and passes it to cache and followers. The record may live since the `first` send.
@@ -685,10 +694,8 @@ impl HeldClaim {
         });
     }
 
-    fn emit_not_stored_yet(&self, error: Option<&StoreError>, caller: bool) {
-        let why = error.map_or("the store did not answer in time".into(), |error| {
-            Cow::Owned(error.to_string())
-        });
+    fn emit_not_stored_yet(&self, reason: Option<&str>, caller: bool) {
+        let why = reason.unwrap_or("the store did not answer in time");
         let next = if caller {
             "storing goes on in the background"
         } else {

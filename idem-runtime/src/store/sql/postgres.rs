@@ -218,6 +218,5 @@ async fn probe(session: &mut dyn SqlSession, table: &str) -> Result<Probed, SqlE
         warnings,
         batches: true,
         schema,
-        ..Probed::default()
     })
 }
