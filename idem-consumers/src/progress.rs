@@ -54,11 +54,11 @@ impl<P: Copy + Ord> ReadProgress<P> {
         received.unsettled = received.unsettled.split_off(&position);
     }
 
-    /// The messages were created anew: no position is one of theirs.
-    #[cfg(feature = "nats")]
-    pub(super) fn void(&self) {
+    /// The messages were created anew: no position is one of theirs. The subscription is before the first one.
+    #[cfg(any(feature = "nats", feature = "redis-streams"))]
+    pub(super) fn void(&self, before: P) {
         let mut received = self.0.lock();
-        received.last = None;
+        received.last = Some(before);
         received.unsettled.clear();
     }
 

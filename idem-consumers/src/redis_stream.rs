@@ -380,7 +380,10 @@ impl Group {
         };
         // A stream that was created anew may have earlier ids, as by a clock that is behind: the group would skip them.
         if self.last_generated().await? < Some(after) {
-            return self.create("0").await;
+            self.create("0").await?;
+            // Otherwise a second loss begins with the first entry once more.
+            self.progress.void((0, 0));
+            return Ok(());
         }
         let (millis, sequence) = after;
         self.create(&format!("{millis}-{sequence}")).await

@@ -30,7 +30,7 @@ pub(super) async fn send(
     patience: Duration,
 ) -> Result<ServerResponse, String> {
     let exchange = async { collected(exchange(request).await?).await };
-    within(patience, exchange).await
+    within(patience, Box::pin(exchange)).await
 }
 
 /// Sends a request, and returns when the response has begun.
@@ -38,7 +38,7 @@ pub(super) async fn begin(
     request: Request<Bytes>,
     patience: Duration,
 ) -> Result<Response<Incoming>, String> {
-    within(patience, exchange(request)).await
+    within(patience, Box::pin(exchange(request))).await
 }
 
 /// Reads the rest of a response.

@@ -165,7 +165,7 @@ impl Broker {
         }
         let progress = self.progress.get_or_init(ReadProgress::new);
         if is_new {
-            progress.void();
+            progress.void(0);
             *self.created.lock() = created;
         }
         *self.present.lock().await = (created, None);

@@ -97,8 +97,8 @@ fn numbers_of_a_build_with_arbitrary_precision_are_read_without_it() {
         (text(3), text(40), text(300), text(70_000)),
         (vec![true; 3], vec![(); 20], vec![1; 70_000]),
         (Bin(long(9)), Bin(long(300)), Bin(long(70_000))),
-        (0..20).map(|key| (key, ())).collect::<BTreeMap<_, _>>(),
-        (0..70_000).map(|key| (key, ())).collect::<BTreeMap<_, _>>(),
+        (0..20).map(|key| (key, 0)).collect::<BTreeMap<_, _>>(),
+        (0..70_000).map(|key| (key, 0)).collect::<BTreeMap<_, _>>(),
     );
     let format = Format {
         max_value_bytes: 1 << 20,
