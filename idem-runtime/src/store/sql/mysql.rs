@@ -75,10 +75,11 @@ const DIALECT: Dialect = Dialect {
     dated: ("LAST_INSERT_ID({now})", ""),
     // `init_connect`, or a global that is set while the store lives, may begin sessions without autocommit, or in a
     // transaction: such a session commits nothing that it acknowledges. `START TRANSACTION` commits that one, and takes
-    // the properties that were set for the next one; its `COMMIT` begins no other, whatever `completion_type` is. A claim whose caller has given up must not wait
-    // for a transaction that holds the key: if it were granted later, it would hold the key for a lease. The others
-    // refuse a purge, and hide rows. The level, because `READ UNCOMMITTED` replays an answer whose transaction may be
-    // rolled back; below `REPEATABLE READ`, a server that logs statements refuses each write.
+    // the properties that were set for the next one; its `COMMIT` begins no other, whatever `completion_type` is. A claim
+    // whose caller has given up must not wait for a transaction that holds the key: if it were granted later, it would
+    // hold the key for a lease. The others refuse a purge, and hide rows. The level, because `READ UNCOMMITTED` replays
+    // an answer whose transaction may be rolled back; below `REPEATABLE READ`, a server that logs statements refuses each
+    // write.
     session: "START TRANSACTION; COMMIT AND NO CHAIN NO RELEASE; \
         SET autocommit = 1, innodb_lock_wait_timeout = 1, sql_safe_updates = 0, \
         sql_select_limit = 18446744073709551615; \
