@@ -12,7 +12,7 @@ use super::broker::{Broker, StreamCreation};
 use crate::delivery::{BrokerError, Delivery};
 use crate::verdict::{DeadLetterReason, Verdict};
 
-/// A delivery of a [`JetStream`].
+/// A delivery of a [`JetStream`](super::JetStream).
 pub struct JetStreamDelivery {
     broker: Arc<Broker>,
     message: Message,
