@@ -504,8 +504,8 @@ impl IdempotencyLayer {
     ///
     /// It counts status, headers and body as they are laid out, before they are compressed and encrypted. The default
     /// is [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where that is more; the limit is at most 64 MiB or
-    /// that, and the store's limit (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` of the last
-    /// connection, less 8 KiB).
+    /// that, and the store's limit (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` when the
+    /// engine is built, less 8 KiB; a response beyond a limit that was lowered since leaves a tombstone).
     ///
     /// A response is in memory until it is stored, and is held back unless it is a [stream](Self#streams): up to this
     /// limit for each concurrent request. A larger one is passed on as soon as its declared length or the data received

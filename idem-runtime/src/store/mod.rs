@@ -321,7 +321,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The longest record that this store keeps and reads back, in bytes.
     ///
     /// The header is included. An engine on this store stores no longer answers, whatever its `max_value_bytes`: it
-    /// asks when it is built, and before each completion, because an operator may lower the limit of a server.
+    /// asks when it is built, and after a completion that failed, because an operator may lower the limit of a server:
+    /// an answer that has become too long leaves a tombstone. Return a completion beyond it as `Unavailable`, because
+    /// after `TooLarge` nothing is stored.
     fn max_record_bytes(&self) -> Option<usize> {
         None
     }
