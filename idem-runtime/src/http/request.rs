@@ -38,7 +38,7 @@ pub(super) fn admit<B: Body>(
 ) -> impl Future<Output = Result<Option<Admitted>, Problem>> {
     async move {
         let is_in_body = settings.profile().source.is_in_body();
-        let mut owner = Owner(None);
+        let mut owner = KeyScope(None);
         if !is_in_body {
             let Some(found) = identify(parts, &[], settings).transpose()? else {
                 return Ok(None);
@@ -52,27 +52,27 @@ pub(super) fn admit<B: Body>(
             };
             owner = found;
         }
-        let Owner(scope) = owner;
+        let KeyScope(scope) = owner;
         Ok(Some(Admitted { scope, asked }))
     }
 }
 
 /// The scope of a key; `None`: all callers share one.
-struct Owner(Option<String>);
+struct KeyScope(Option<String>);
 
 /// Puts a request's key among its extensions, and finds the key's owner. `None`: it has no key.
 fn identify(
     parts: &mut Parts,
     body: &[u8],
     settings: &LayerSettings,
-) -> Option<Result<Owner, Problem>> {
+) -> Option<Result<KeyScope, Problem>> {
     let key = match settings.key(parts, body).transpose()? {
         Ok(key) => key,
         Err(refusal) => return Some(Err(settings.of_key(&refusal))),
     };
     let scope = settings.scope.find(parts);
     parts.extensions.insert(key);
-    let owner = scope.map(Owner);
+    let owner = scope.map(KeyScope);
     Some(owner.map_err(|_| Problem::caller_unknown()))
 }
 

@@ -117,14 +117,14 @@ pub(super) struct CommandQueue {
 }
 
 /// Commands in order of arrival, and their bytes in succession.
-struct Lane<C> {
+struct QueueLane<C> {
     commands: VecDeque<C>,
     bytes: Vec<u8>,
     /// Where the bytes of the first command begin.
     begin: usize,
 }
 
-impl<C> Default for Lane<C> {
+impl<C> Default for QueueLane<C> {
     fn default() -> Self {
         Self {
             commands: VecDeque::new(),
@@ -134,7 +134,7 @@ impl<C> Default for Lane<C> {
     }
 }
 
-impl<C> Lane<C> {
+impl<C> QueueLane<C> {
     /// Drops the bytes in front once they are the larger part.
     fn trim(&mut self) {
         if self.commands.is_empty() {
@@ -148,7 +148,7 @@ impl<C> Lane<C> {
     }
 }
 
-type CommandLane = Lane<QueuedCommand>;
+type CommandLane = QueueLane<QueuedCommand>;
 
 /// One or two commands of a sender.
 #[derive(Clone, Copy)]
@@ -279,7 +279,7 @@ pub(crate) struct BatchCommand<'a> {
 #[derive(Default)]
 pub(super) struct BatchLane {
     script: Option<Arc<BatchScript>>,
-    lane: Lane<BatchedCommand>,
+    lane: QueueLane<BatchedCommand>,
     /// The bytes of the commands of a batch: key and arguments. Empty between two batches.
     batch: Vec<[Range<usize>; 2]>,
 }
